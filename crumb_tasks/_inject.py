@@ -28,7 +28,7 @@ HANDLERS: Mapping[str, str] = {
 """Module of MTEB → the function of `crumb_tasks.plugin` that gets it once it has been executed."""
 
 _logger = logging.getLogger("crumb_tasks")
-_logged: set[str] = set()
+_logged: set[str] = set()  # what broke one handler usually breaks all: say it once
 
 
 def wrap(finder: object, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
@@ -82,10 +82,9 @@ def guard(name: str, module: ModuleType) -> None:
     except Exception as error:
         if os.environ.get("CRUMB_TASKS_STRICT", "0") not in {"", "0"}:
             raise
-        if isinstance(error, CrumbTasksError):
-            line = f"crumb_tasks: {error}"
-        else:
-            line = f"crumb_tasks: nothing of it is in {name} ({type(error).__name__}: {error})"
-        if line not in _logged:
-            _logged.add(line)
-            _logger.warning("%s", " ".join(line.split()))
+        problem = " ".join(f"{error}".split())
+        if not isinstance(error, CrumbTasksError):
+            problem = f"nothing of it is in {name} ({type(error).__name__}: {problem})"
+        if (cause := f"{type(error).__name__}: {error}") not in _logged:
+            _logged.add(cause)
+            _logger.warning("crumb_tasks: %s", problem)
