@@ -83,7 +83,8 @@ def _run(arguments: list[str]) -> int:
     names = command_names()
     if asked is not None and asked not in names:
         raise UsageError(f"there is no command '{asked}'{did_you_mean(asked, names)} (crumb-tasks --help lists all)")
-    args = make_parser(names if asked is None else (asked,)).parse_args(arguments)
+    needed = names if asked is None else (asked,)
+    args = make_parser(() if "--version" in arguments[:1] else needed).parse_args(arguments)
     if getattr(args, "data", None) is not None:
         from crumb_tasks import sources
 

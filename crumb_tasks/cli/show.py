@@ -84,7 +84,7 @@ def _describe_task(task: TaskCard) -> Iterator[str]:
     yield paragraph("zero rules", f"{_ALL_ZERO[task.all_zero]}; one without judgements is left out and counted")
     yield paragraph("query text", _query_text(task))
     for split, upstream in task.splits.items():
-        yield paragraph(f"split {split}", _split(upstream, task.expected.get(split)), indent=18)
+        yield paragraph("split", f"{split} = {_split(upstream, task.expected.get(split))}")
     yield paragraph("source", _source(task.source))
     yield paragraph("licence", task.license)
     yield _optional("derived from", ", ".join(task.adapted_from))
@@ -131,7 +131,7 @@ def _split(upstream: str, counts: Counts | None) -> str:
         f"{value} {name}" for name in ("queries", "documents", "passages", "qrels") if (value := getattr(counts, name)) is not None
     ]
     doubt = "" if counts is None or counts.verified else " (numbers from a secondary source)"
-    return f"upstream '{upstream}'" + (": " + ", ".join(known) if known else "") + doubt
+    return f"the upstream's '{upstream}'" + (": " + ", ".join(known) if known else "") + doubt
 
 
 def _source(source: Source) -> str:
