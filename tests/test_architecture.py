@@ -31,7 +31,7 @@ FLOORS = {
     ),
     "data": ("sources", "loaders", "builders", "checks", "exporting"),
     "engine": ("mteb_compat", "search", "own_search", "ranking", "local_models", "models", "cost", "cluster"),
-    "mteb side": ("tasks", "benchmarks", "plugin", "running", "leaderboard"),
+    "mteb side": ("mteb_scores", "tasks", "benchmarks", "plugin", "running", "leaderboard"),
     "face": ("report", "cli", "__main__"),
 }
 """A module imports only from modules before it, on its own floor or below."""
@@ -177,7 +177,8 @@ DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 
 def _packages_of(requirements: list[str]) -> set[str]:
     names = {re.split(r"[^\w.-]", requirement)[0].lower().replace("-", "_") for requirement in requirements}
-    return names | ({"Stemmer"} if "pystemmer" in names else set()) | ({"torch"} if "mteb" in names else set())
+    modules = {"pystemmer": {"Stemmer"}, "mteb": {"torch", "polars"}}  # mteb hands out tensors and polars frames
+    return names.union(*(modules.get(name, set()) for name in names))
 
 
 @by_path
