@@ -1,0 +1,66 @@
+"""Which format a run file has, told by its first bytes and never by its name."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, get_args
+
+from crumb_tasks.errors import UsageError, did_you_mean
+from crumb_tasks.runfiles.compression import RunBytes
+
+Format = Literal["trec", "jsonl", "mteb", "json", "parquet"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+_MAGIC = {
+    b"\x80\x04": "a pickle",
+    b"\x80\x05": "a pickle",
+    b"SQLite format 3": "an SQLite database",
+    b"\x89HDF": "HDF5",
+    b"%PDF": "a PDF",
+}
+_ITEMS = re.compile(rb'"items"\s*:\s*\[')
+_QUERY_OBJECT = re.compile(rb'\{\s*"query"\s*:\s*\{\s*"(id|content|token_ids|metadata)"\s*:')
+
+
+def check_format(name: str) -> Format | None:
+    """Return the format called ``name``, ``None`` for ``auto``.
+
+    Raises:
+        UsageError: There is no such format.
+    """
+    if name == "auto":
+        return None
+    for known in FORMATS:
+        if name == known:
+            return known
+    raise UsageError(
+        f"there is no run format '{name}'; there are auto, {', '.join(FORMATS)}{did_you_mean(name, FORMATS)}"
+    )
+
+
+def detect(source: RunBytes) -> Format:
+    """Return the format of ``source``; ``json`` stands for both nested forms, which their reader tells apart.
+
+    Raises:
+        RunFileError: The file is empty or of no format that is read.
+    """
+    head = source.peek()
+    text = head.lstrip()
+    if not text:
+        raise source.error("the file is empty; a run needs at least one row", 1)
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    for magic, name in _MAGIC.items():
+        if head.startswith(magic):
+            raise source.error(f"the file is {name}; expected TREC, JSONL, JSON or Parquet")
+    if text.startswith(b"{"):
+        return "jsonl" if _is_lines(text) else "json"
+    if text.startswith(b"["):
+        raise source.error("the file is a JSON list; write one object a line: jq -c '.[]'", 1)
+    if b"\0" in head:
+        raise source.error("the file holds NUL bytes, so it is no text; expected TREC, JSONL, JSON or Parquet", 1)
+    return "trec"
+
+
+def _is_lines(text: bytes) -> bool:
+    """Return whether an object is a line of CRUMB's format: no nested run holds a list, and no document is an object."""
+    return _ITEMS.search(text) is not None or _QUERY_OBJECT.match(text) is not None

@@ -1,0 +1,325 @@
+"""Nested JSON: ``{query: {document: score}}`` of ranx and BEIR, and MTEB's predictions, ``{subset: {split: {query: {…}}}}``.
+
+Such a file is one JSON value, often a single line of hundreds of megabytes. It is read query by query: a scanner walks the outer
+levels, and only one query's object is decoded at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Literal, NoReturn
+
+import msgspec
+
+from crumb_tasks.runfiles.columns import RunColumns
+from crumb_tasks.runfiles.compression import RunBytes
+from crumb_tasks.runfiles.jsonl import as_id, as_score
+
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_FLAT = re.compile(rb'\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+_META = "mteb_model_meta"
+_DEPTHS = (1, 3)
+_WANTED = "expected {query: {document: score}}, or MTEB's {subset: {split: {query: {document: score}}}}"
+
+
+class NestedReader:
+    """Reads one nested JSON file into columns.
+
+    Args:
+        source: The opened file.
+        columns: Where the rows go.
+        form: ``json`` or ``mteb`` when it must be that one.
+        split: Of MTEB's predictions the split to read; by default the only one.
+        subset: The same for subsets.
+
+    Attributes:
+        form: What the file is.
+        split: The split that was read; ``None`` for ``json``.
+        model: The model that MTEB's file names.
+        notes: What a user should know about the file.
+    """
+
+    def __init__(
+        self,
+        source: RunBytes,
+        columns: RunColumns,
+        *,
+        form: Literal["json", "mteb"] | None = None,
+        split: str | None = None,
+        subset: str | None = None,
+    ) -> None:
+        self._source = source
+        self._columns = columns
+        self._text = _Scanner(source)
+        self._decode = msgspec.json.Decoder(dict[str, float]).decode
+        self._depth = {"json": 1, "mteb": 3, None: None}[form]
+        self._wanted = (subset, split)
+        self._read_part: tuple[str, str] | None = None
+        self._parts: list[tuple[str, str]] = []
+        self._empty: list[tuple[tuple[str, ...], int]] = []
+        self.model: str | None = None
+        self.notes: list[str] = []
+
+    @property
+    def form(self) -> Literal["json", "mteb"]:
+        """What the file is."""
+        return "mteb" if self._depth == 3 else "json"
+
+    @property
+    def split(self) -> str | None:
+        """The split that was read."""
+        return None if self._read_part is None else self._read_part[1]
+
+    def read(self) -> None:
+        """Read to the end.
+
+        Raises:
+            RunFileError: The JSON is malformed or cut, or it is not clear which part of it is meant.
+        """
+        self._text.expect(b"{", _WANTED)
+        self._object(())
+        if self._text.peek_byte() != b"":
+            self._text.fail(f"more follows after the JSON value; {_WANTED}")
+        for path, line in self._empty:
+            if len(path) == (self._depth or 1):
+                self._ranking(path, [], [], line)
+        if self._depth == 3 and self._read_part is None:
+            held = ", ".join(f"'{split}' of '{subset}'" for subset, split in self._parts) or "none"
+            self._text.fail(f"the predictions lack split '{self._wanted[1]}'; they have {held}")
+
+    def _object(self, path: tuple[str, ...]) -> None:
+        """Read members; the opening brace is consumed."""
+        if self._text.skip(b"}"):
+            return
+        while True:
+            inner = (*path, self._text.key(path))
+            self._value(inner)
+            if not self._text.skip(b","):
+                self._text.expect(b"}", "expected a comma or a closing brace", path)
+                return
+
+    def _value(self, path: tuple[str, ...]) -> None:
+        first = self._text.peek_byte()
+        if first != b"{":
+            self._refuse_value(path, first)
+        inside = self._text.first_value_of_object(path)
+        line = self._text.line
+        if path == (_META,):
+            self._meta(self._text.flat_object(path))
+        elif inside == b"}":
+            self._text.flat_object(path)
+            self._empty.append((path, line))
+        elif inside == b"{":
+            if len(path) > 3:
+                self._text.fail(f"the objects are nested too deeply at '{path[-1]}'; {_WANTED}")
+            self._text.expect(b"{", _WANTED)
+            self._object(path)
+        else:
+            self._leaf(path, line)
+
+    def _refuse_value(self, path: tuple[str, ...], first: bytes) -> NoReturn:
+        if first == b"":
+            self._text.cut(path)
+        if first == b"[":
+            self._text.fail(f"'{path[-1]}' holds a list, which has no scores; {_WANTED}")
+        self._text.fail(f"'{path[-1]}' holds no object; {_WANTED}")
+
+    def _meta(self, text: bytes) -> None:
+        try:
+            meta = json.loads(text.decode("utf-8"))
+        except ValueError:
+            self._text.fail(f"'{_META}' is no JSON object")
+        name = meta.get("model_name")
+        self.model = name if isinstance(name, str) else None
+
+    def _leaf(self, path: tuple[str, ...], line: int) -> None:
+        text = self._text.flat_object(path)
+        if self._depth is None:
+            if len(path) not in _DEPTHS:
+                self._text.fail(f"'{path[-1]}' stands {len(path)} levels deep; {_WANTED}")
+            self._depth = len(path)
+        if len(path) != self._depth:
+            what = "MTEB's predictions" if self._depth == 3 else "a nested run"
+            self._text.fail(
+                f"'{path[-1]}' stands {len(path)} levels deep, where {what} have queries at {self._depth}; {_WANTED}"
+            )
+        if self._depth == 3 and not self._is_wanted(path[:2]):
+            return
+        ids, scores = self._pairs(path[-1], text, line)
+        self._ranking(path, ids, scores, line)
+
+    def _is_wanted(self, part: tuple[str, ...]) -> bool:
+        subset, split = part
+        if part not in self._parts:
+            self._parts.append((subset, split))
+        if any(wanted not in (None, found) for wanted, found in zip(self._wanted, part, strict=True)):
+            return False
+        if self._read_part not in (None, part):
+            held = " and ".join(f"'{name}' of '{of}'" for of, name in self._parts[:4])
+            self._text.fail(f"the file holds the predictions of {held}; choose with --split, or with --subset")
+        self._read_part = (subset, split)
+        return True
+
+    def _ranking(self, path: tuple[str, ...], ids: list[str], scores: list[float], line: int) -> None:
+        if self._depth == 3 and not ids and not self._is_wanted(path[:2]):
+            return
+        if path[-1] == "" or "" in ids:
+            raise self._source.error("an id is empty; every query and document needs one", line)
+        self._columns.add_ranking(path[-1], ids, scores, line)
+
+    def _pairs(self, query_id: str, text: bytes, line: int) -> tuple[list[str], list[float]]:
+        try:
+            score_by_doc = self._decode(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return self._pairs_slowly(query_id, text, line)
+        if b"\\" in text or text.count(b'"') != 2 * len(score_by_doc):  # a key may stand there twice
+            return self._pairs_slowly(query_id, text, line)
+        return list(score_by_doc), list(score_by_doc.values())
+
+    def _pairs_slowly(self, query_id: str, text: bytes, line: int) -> tuple[list[str], list[float]]:
+        try:
+            pairs = json.loads(text.decode("utf-8"), object_pairs_hook=lambda pairs: pairs)
+        except UnicodeDecodeError as error:
+            raise self._source.error(
+                f"query '{query_id}': an id is not UTF-8; convert the file: iconv -f LATIN1 -t UTF-8", line
+            ) from error
+        except RecursionError as error:
+            raise self._source.error(f"query '{query_id}': the JSON is nested too deeply to be a run", line) from error
+        except ValueError as error:
+            raise self._source.error(f"query '{query_id}': no JSON ({error}); {_WANTED}", line) from error
+        ids = [f"{as_id(self._source, line, doc_id, f'query {query_id!r}')}" for doc_id, _ in pairs]
+        return ids, [as_score(self._source, line, score, query_id, doc_id) for doc_id, score in pairs]
+
+
+class _Scanner:
+    """Walks over the outer levels of a JSON value; holds the part that is not yet consumed and no more."""
+
+    def __init__(self, source: RunBytes) -> None:
+        self._source = source
+        self._blocks = source.blocks()
+        self._text = b""
+        self._at = 0
+        self._counted = 0
+        self._dropped = 0
+        self._n_line_ends = 0
+        self._hold: int | None = None
+        self._is_whole = False
+        source.line = 1
+
+    @property
+    def line(self) -> int:
+        """Line of the next byte."""
+        if self._at > self._counted:
+            self._n_line_ends += self._text.count(b"\n", self._counted, self._at)
+            self._counted = self._at
+        self._source.line = self._n_line_ends + 1
+        return self._source.line
+
+    def fail(self, problem: str) -> NoReturn:
+        """Refuse the file at this place."""
+        raise self._source.error(f"{problem} (byte {self._dropped + self._at + 1})", self.line)
+
+    def cut(self, path: tuple[str, ...]) -> NoReturn:
+        """Refuse the file, which ends here."""
+        where = f" in the middle of '{path[-1]}'" if path else ""
+        raise self._source.error(f"the JSON ends{where}: the file was cut; write the run again", self.line)
+
+    def peek_byte(self) -> bytes:
+        """Return the next byte that is no space, empty at the end."""
+        while True:
+            match = _SPACE.match(self._text, self._at)
+            self._at = match.end() if match else self._at
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def skip(self, byte: bytes) -> bool:
+        """Consume ``byte`` if it comes next."""
+        if self.peek_byte() != byte:
+            return False
+        self._at += 1
+        return True
+
+    def expect(self, byte: bytes, problem: str, path: tuple[str, ...] = ()) -> None:
+        """Consume ``byte`` or refuse the file."""
+        if not self.skip(byte):
+            if self.peek_byte() == b"":
+                self.cut(path)
+            self.fail(problem)
+
+    def key(self, path: tuple[str, ...]) -> str:
+        """Consume a key and its colon."""
+        if self.peek_byte() not in (b'"', b""):
+            self.fail("expected a key in double quotes")
+        raw = self._string(path)
+        self.expect(b":", "expected a colon", path)
+        try:
+            key = json.loads(raw.decode("utf-8"))
+            key.encode("utf-8")
+        except ValueError as error:
+            self.fail(f"the key {ascii(raw[:60])[1:]} is no text ({type(error).__name__})")
+        return str(key)
+
+    def first_value_of_object(self, path: tuple[str, ...]) -> bytes:
+        """Return the first byte of the first value in the object that comes next, ``}`` when it has none."""
+        self._hold = self._at
+        try:
+            self._at += 1
+            first = self.peek_byte()
+            if first == b"}":
+                return first
+            if first not in (b'"', b""):
+                self.fail("expected a key in double quotes")
+            self._string(path)
+            self.expect(b":", "expected a colon", path)
+            if (first := self.peek_byte()) == b"":
+                self.cut(path)
+            return first
+        finally:
+            self._at, self._hold = self._hold, None
+
+    def flat_object(self, path: tuple[str, ...]) -> bytes:
+        """Consume an object without objects inside and return its text."""
+        while True:
+            match = _FLAT.match(self._text, self._at)
+            end = match.end() if match else self._at
+            following = self._text[end : end + 1]
+            if following == b"}":
+                text = self._text[self._at : end + 1]
+                self._at = end + 1
+                return text
+            if following == b"{":
+                self.fail(f"'{path[-1]}' holds an object where a score should stand; {_WANTED}")
+            if not self._more():
+                self.cut(path)
+
+    def _string(self, path: tuple[str, ...]) -> bytes:
+        while (match := _STRING.match(self._text, self._at)) is None:
+            if not self._more():
+                self.cut(path)
+        self._at = match.end()
+        return match[0]
+
+    def _more(self) -> bool:
+        """Read at least as much as is held, so that rescanning stays linear; drop what is consumed."""
+        if self._is_whole:
+            return False
+        _ = self.line
+        keep = self._at if self._hold is None else self._hold
+        held = self._text[keep:]
+        pieces, size = [held], 0
+        while size < max(len(held), 1):
+            block = next(self._blocks, b"")
+            if not block:
+                self._is_whole = True
+                break
+            pieces.append(block)
+            size += len(block)
+        self._text = b"".join(pieces)
+        self._dropped += keep
+        self._at -= keep
+        self._counted -= keep
+        if self._hold is not None:
+            self._hold = 0
+        return size > 0

@@ -1,0 +1,123 @@
+"""Parquet with named columns: query, document and score, optionally the winning passage; other columns are not read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crumb_tasks.runfiles.columns import RunColumns
+from crumb_tasks.runfiles.compression import FREE_BYTES, GROWTH_LIMIT, RunBytes
+
+_QUERY = ("query_id", "query-id", "qid", "q_id")
+_DOCUMENT = ("doc_id", "document_id", "docno", "docid", "corpus_id", "corpus-id")
+_SCORE = ("score",)
+_PASSAGE = ("passage_id",)
+_BATCH_ROWS = 2**16
+
+
+class ParquetReader:
+    """Reads one Parquet file into columns.
+
+    Args:
+        source: The opened file.
+        columns: Where the rows go.
+
+    Attributes:
+        notes: What a user should know about the file.
+    """
+
+    def __init__(self, source: RunBytes, columns: RunColumns) -> None:
+        self._source = source
+        self._columns = columns
+        self._n_rows = 0
+        self._n_bytes = 0
+        self.notes: list[str] = []
+
+    def read(self) -> None:
+        """Read to the end.
+
+        Raises:
+            RunFileError: The file is damaged, or a column is missing, ambiguous, of a wrong type or has nulls.
+        """
+        import pyarrow.parquet as pq
+
+        self._source.line = None
+        data = self._source.read_all()
+        try:
+            file = pq.ParquetFile(pa.BufferReader(data))
+            names = self._find_columns(file.schema_arrow)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=list(names.values()), use_threads=False):
+                self._add(batch, names, len(data))
+        except (pa.ArrowException, OSError) as error:
+            raise self._source.error(
+                f"damaged Parquet file ({' '.join(str(error).split())[:120]}); write it again"
+            ) from error
+
+    def _find_columns(self, schema: pa.Schema) -> dict[str, str]:
+        wanted = {"query": _QUERY, "document": _DOCUMENT, "score": _SCORE}
+        found = {what: self._find(schema, what, names) for what, names in wanted.items()}
+        if _PASSAGE[0] in schema.names:
+            found["passage"] = self._find(schema, "passage", _PASSAGE)
+        for what, name in found.items():
+            kind = schema.field(name).type
+            if what != "score" and not _is_id(kind):
+                raise self._source.error(f"column '{name}' holds {kind}; ids are strings or integers")
+            if what == "score" and not _is_number(kind):
+                raise self._source.error(f"column '{name}' holds {kind}; scores are numbers")
+            if what != "score" and pa.types.is_integer(kind):
+                self.notes.append(f"column '{name}' holds integers; they are read as text (7 is '7')")
+        return found
+
+    def _find(self, schema: pa.Schema, what: str, names: tuple[str, ...]) -> str:
+        found: list[str] = [name for name in schema.names if name in names]
+        if len(found) == 1:
+            return found[0]
+        has = ", ".join(schema.names[:12])
+        if not found:
+            raise self._source.error(f"no column for the {what}: expected {' or '.join(names)}; the file has {has}")
+        raise self._source.error(f"columns {' and '.join(found)} could both be the {what}; keep one")
+
+    def _add(self, batch: pa.RecordBatch, names: Mapping[str, str], n_compressed: int) -> None:
+        column = {what: _plain(batch.column(name), is_score=what == "score") for what, name in names.items()}
+        self._n_bytes += batch.nbytes
+        if self._n_bytes > max(FREE_BYTES, GROWTH_LIMIT * n_compressed):
+            raise self._source.error(
+                f"decoded data passed {FREE_BYTES // 2**20} MiB and {GROWTH_LIMIT} times the file's size; stopped"
+            )
+        for what, values in column.items():
+            if values.null_count:
+                row = self._n_rows + int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) + 1
+                raise self._source.error(f"row {row}: column '{names[what]}' is null; every row needs a {what}")
+            if what != "score" and (empty := pc.equal(values, "").to_numpy(zero_copy_only=False)).any():
+                row = self._n_rows + int(np.flatnonzero(empty)[0]) + 1
+                raise self._source.error(f"row {row}: column '{names[what]}' is empty; every row needs a {what}")
+        runs = pc.run_end_encode(column["query"])
+        ends = runs.run_ends.to_numpy()
+        self._columns.add(
+            list(zip(runs.values.to_pylist(), np.diff(ends, prepend=0).tolist(), strict=True)),
+            column["document"],
+            np.array(column["score"].to_numpy(zero_copy_only=False), dtype=np.float64),
+            passage_ids=column.get("passage"),
+        )
+        self._n_rows += len(batch)
+
+
+def _is_id(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_id(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _plain(values: pa.Array, *, is_score: bool) -> pa.Array:
+    """Return ids as strings and scores as float64."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values.cast(pa.float64() if is_score else pa.string())
