@@ -30,12 +30,14 @@ class Field:
 
     Attributes:
         name: Its upstream name.
-        required: False: absent and ``null`` become an empty string.
+        required: Where a row or header lacks it, the schema is another one; otherwise absent is ``""``.
+        nullable: ``null`` becomes ``""``; otherwise it is refused.
         is_id: A JSON or Parquet integer becomes its decimal text; elsewhere it is refused.
     """
 
     name: str
     required: bool = True
+    nullable: bool = False
     is_id: bool = False
 
 
@@ -149,23 +151,18 @@ def _read_jsonl(path: Path, fields: Sequence[Field], progress: Progress | None) 
 
 
 def _struct(fields: Sequence[Field]) -> type[Any]:
-    text, id_ = str, str | int
-    return msgspec.defstruct(
-        "Row",
-        [
-            (f"f{index}", id_ if field.is_id else text)
-            if field.required
-            else (f"f{index}", (id_ if field.is_id else text) | None, None)
-            for index, field in enumerate(fields)
-        ],
-        rename={f"f{index}": field.name for index, field in enumerate(fields)},
-        gc=False,
-    )
+    members: list[Any] = []
+    for index, field in enumerate(fields):
+        kind: Any = str | int if field.is_id else str
+        kind = kind | None if field.nullable else kind
+        members.append((f"f{index}", kind) if field.required else (f"f{index}", kind, ""))
+    upstream = {f"f{index}": field.name for index, field in enumerate(fields)}
+    return msgspec.defstruct("Row", members, rename=upstream, kw_only=True, gc=False)
 
 
 def _taker(fields: Sequence[Field]) -> Callable[[Any], Row]:
     names = tuple(f"f{index}" for index in range(len(fields)))
-    if all(field.required and not field.is_id for field in fields):
+    if not any(field.nullable or field.is_id for field in fields):
         return lambda row: tuple([getattr(row, name) for name in names])
     return lambda row: tuple(["" if (value := getattr(row, name)) is None else str(value) for name in names])
 
@@ -262,7 +259,7 @@ def _read_json(path: Path, fields: Sequence[Field], progress: Progress | None) -
 
 def _not_null(path: Path, number: int, row: Sequence[str | None], fields: Sequence[Field]) -> Row:
     for field, value in zip(fields, row, strict=True):
-        if value is None and field.required:
+        if value is None and not field.nullable:
             raise SchemaError(f"{path}: row {number}: '{field.name}' is null")
     return tuple("" if value is None else value for value in row)
 

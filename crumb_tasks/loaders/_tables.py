@@ -8,7 +8,7 @@ and of everything that decides what is read; it appears when it is whole and che
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,11 +32,10 @@ class Layout:
 
     Attributes:
         id: Field of the id.
-        text: Field of the text; absent or null counts as empty.
-        title: Field of the title, if the format has one.
+        text: Field of the text; null counts as empty.
+        title: Field of the title, if the format has one; absent and null count as empty.
         parent: Field of a passage's document; where it is null the passage stands for itself.
-        more: Further upstream fields, kept under their own names, null as ``""``.
-        text_required: A row without the text field breaks the format.
+        more: Further upstream fields, kept under their own names; absent and null are ``""``.
     """
 
     id: str
@@ -44,16 +43,18 @@ class Layout:
     title: str | None = None
     parent: str | None = None
     more: tuple[str, ...] = ()
-    text_required: bool = True
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """What is read from each row, in the order of `columns`."""
-        optional = [name for name in (self.title, self.parent, *self.more) if name is not None]
+        title = () if self.title is None else (Field(self.title, required=False, nullable=True),)
+        parent = () if self.parent is None else (Field(self.parent, nullable=True, is_id=True),)
         return (
             Field(self.id, is_id=True),
-            Field(self.text, required=self.text_required),
-            *(Field(name, required=False, is_id=name == self.parent) for name in optional),
+            Field(self.text, nullable=True),
+            *title,
+            *parent,
+            *(Field(name, required=False, nullable=True) for name in self.more),
         )
 
     @property
@@ -108,7 +109,7 @@ def read_queries(path: Path, layout: Layout, *, empty_text: str) -> TextTable:
     return replace(found, table=found.table.drop_columns("title")) if layout.title is None else found
 
 
-def text_table(columns: dict[str, Sequence[str]], *, empty_text: str, where: str) -> TextTable:
+def text_table(columns: Mapping[str, Sequence[str]], *, empty_text: str, where: str) -> TextTable:
     """Build a normalised table from columns in memory; ``id`` and ``text`` are needed.
 
     Raises:

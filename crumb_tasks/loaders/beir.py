@@ -70,7 +70,7 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
 
     corpus = read_corpus(
         path(options.corpus),
-        Layout(options.id_field, "text", title="title", parent=options.parent_field, text_required=False),
+        Layout(options.id_field, "text", title="title", parent=options.parent_field),
         empty_text=task.empty_text,
     )
     more = tuple(name for name in (options.prompt_field, *options.query_fields) if name is not None)
