@@ -1,15 +1,17 @@
 """Cards: everything known about a benchmark, as data.
 
-One TOML file per benchmark stands in ``task_metadata/``. A file holds the benchmark's own facts, ``[defaults]`` that each of
-its ``[[tasks]]`` inherits (tables are merged key by key), and ``[[aggregates]]`` and ``[[benchmarks]]`` made of them.
-A card is frozen, and a key that nobody reads is refused: a misspelt rule must not be silently without effect.
+One TOML file per benchmark stands in ``task_metadata/``. A file holds the benchmark's own facts, ``[defaults]`` that
+each of its ``[[tasks]]`` inherits (tables are merged key by key), and ``[[aggregates]]`` and ``[[benchmarks]]`` made of
+them. A card is frozen, and a key that nobody reads is refused: a misspelt rule must not be silently without effect.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -21,6 +23,8 @@ from crumb_tasks.measures import parse_measure
 
 _PACKAGE = Path(__file__).parent
 TASK_NAME = re.compile(r"[A-Za-z0-9.]+")
+_MISSPELT = 0.9
+"""From this likeness on a name that no card has is a misspelt one of ours, below it may be a task of MTEB's."""
 
 
 class _Frozen(BaseModel):
@@ -238,10 +242,12 @@ class TaskCard(_Frozen):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if not self.splits:
-            raise ValueError("splits is empty; name at least one, as in {test = \"test\"}")
+            raise ValueError('splits is empty; name at least one, as in {test = "test"}')
         for split in self.expected:
             if split not in self.splits:
-                raise ValueError(f"expected names the split '{split}', which splits lacks{did_you_mean(split, self.splits)}")
+                raise ValueError(
+                    f"expected names the split '{split}', which splits lacks{did_you_mean(split, self.splits)}"
+                )
         if self.sample != ("Sample" in self.name):
             raise ValueError("sample tasks, and only they, have 'Sample' in their name")
         if self.sample and self.public:
@@ -331,7 +337,9 @@ class AggregateCard(_Frozen):
     @classmethod
     def _has_a_file_name(cls, name: str) -> str:
         if not TASK_NAME.fullmatch(name):
-            raise ValueError(f"aggregate name '{name}' may hold only letters, digits and dots, since it becomes a file name")
+            raise ValueError(
+                f"aggregate name '{name}' may hold only letters, digits and dots, since it becomes a file name"
+            )
         return name
 
     @field_validator("measure")
@@ -418,7 +426,9 @@ class Card(_Frozen):
         known = {entry.name for entry in (*self.tasks, *self.aggregates)}
         for value in self.published:
             if value.task not in known:
-                raise ValueError(f"published names '{value.task}', which this card lacks{did_you_mean(value.task, known)}")
+                raise ValueError(
+                    f"published names '{value.task}', which this card lacks{did_you_mean(value.task, known)}"
+                )
         return self
 
 
@@ -444,6 +454,13 @@ def read_card(path: Path) -> Card:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CardError(f"{path.name}: not a TOML file ({error})") from error
     defaults = table.pop("defaults", {})
+    for kind in ("tasks", "aggregates", "benchmarks"):
+        if not isinstance(entries := table.get(kind, []), list) or not all(
+            isinstance(entry, dict) for entry in entries
+        ):
+            raise CardError(f"{path.name}: {kind} is a list of tables, each under its own [[{kind}]]")
+    if not isinstance(defaults, dict):
+        raise CardError(f"{path.name}: defaults is a table, under [defaults]")
     shared = {key: table[key] for key in ("need", "paper", "bibtex") if key in table}
     for kind, inherited in (("tasks", shared | defaults), ("aggregates", shared), ("benchmarks", {})):
         entries = table.get(kind, [])
@@ -471,14 +488,13 @@ def _first_problem(error: ValidationError, table: Mapping[str, Any]) -> str:
     where = ".".join(map(str, location))
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        message = f"unknown key; remove it or correct its name{_near_key(error, first)}"
+        message = f"unknown key; remove it or correct its name{_near_key(str(first['loc'][-1]))}"
     return f"{where}: {message}" if where else message
 
 
-def _near_key(error: ValidationError, first: Mapping[str, Any]) -> str:
-    del error
-    known = {name for model in (Card, TaskCard, AggregateCard, BenchmarkCard, Source, Prompt, Counts) for name in model.model_fields}
-    return did_you_mean(str(first["loc"][-1]), known)
+def _near_key(key: str) -> str:
+    models = (Card, TaskCard, AggregateCard, BenchmarkCard, Source, Prompt, Counts, Dangling, Published, Reduction)
+    return did_you_mean(key, {name for model in models for name in model.model_fields})
 
 
 @cache
@@ -493,22 +509,50 @@ def read_cards(folder: Path | None = None) -> tuple[Card, ...]:
     for card in cards:
         for entry in (*card.tasks, *card.aggregates):
             if (other := seen.get(entry.name.casefold())) is not None:
-                raise CardError(f"{card.name}: the name '{entry.name}' is taken by {other}; names differ by more than case")
+                raise CardError(
+                    f"{card.name}: the name '{entry.name}' is taken by {other}; names differ by more than case"
+                )
             seen[entry.name.casefold()] = f"'{entry.name}' of {card.name}"
-    own = {entry.name for card in cards for entry in (*card.tasks, *card.aggregates)}
-    aggregates = {entry.name for card in cards for entry in card.aggregates}
+    tasks = {task.name for card in cards for task in card.tasks}
+    aggregates = {aggregate.name for card in cards for aggregate in card.aggregates}
     for card in cards:
         for benchmark in card.benchmarks:
-            if benchmark.aggregate is not None and benchmark.aggregate not in aggregates:
-                near = did_you_mean(benchmark.aggregate, aggregates)
-                raise CardError(f"{card.name}: benchmark '{benchmark.name}' names the aggregate '{benchmark.aggregate}', which no card has{near}")
+            _check_benchmark(card, benchmark, tasks, aggregates)
         for aggregate in card.aggregates:
-            for member in aggregate.task_names:
-                if member in {entry.name for entry in card.aggregates}:
-                    raise CardError(f"{card.name}: aggregate '{aggregate.name}' has the aggregate '{member}' as a member; nest a reduction instead")
-                if member not in own and member.casefold() in seen:
-                    raise CardError(f"{card.name}: aggregate '{aggregate.name}' names '{member}'; did you mean {seen[member.casefold()]}?")
+            _check_aggregate(card, aggregate, tasks, aggregates)
     return cards
+
+
+def _check_benchmark(
+    card: Card, benchmark: BenchmarkCard, tasks: AbstractSet[str], aggregates: AbstractSet[str]
+) -> None:
+    what = f"{card.name}: benchmark '{benchmark.name}'"
+    if benchmark.aggregate is not None and benchmark.aggregate not in aggregates:
+        near = did_you_mean(benchmark.aggregate, aggregates)
+        raise CardError(f"{what} names the aggregate '{benchmark.aggregate}', which no card has{near}")
+    for task in benchmark.tasks:
+        _check_member(f"{what} names the task", task, tasks | aggregates)
+
+
+def _check_aggregate(
+    card: Card, aggregate: AggregateCard, tasks: AbstractSet[str], aggregates: AbstractSet[str]
+) -> None:
+    what = f"{card.name}: aggregate '{aggregate.name}'"
+    for member in aggregate.task_names:
+        if member in aggregates:
+            raise CardError(f"{what} has the aggregate '{member}' as a member; nest a reduction instead")
+        _check_member(f"{what} has the member", member, tasks)
+    for refused in aggregate.refused:
+        if refused.task not in aggregate.task_names:
+            near = did_you_mean(refused.task, aggregate.task_names)
+            raise CardError(f"{what} refuses a result of '{refused.task}', which is no member of it{near}")
+
+
+def _check_member(what: str, name: str, own: AbstractSet[str]) -> None:
+    """Refuse a misspelt task of ours. Another name may be a task of MTEB's, which only registration can tell."""
+    folded = [task.casefold() for task in own]
+    if name not in own and difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=_MISSPELT):
+        raise CardError(f"{what} '{name}', which no card has{did_you_mean(name, own, most=1)}")
 
 
 def iter_tasks(cards: Sequence[Card] | None = None) -> Iterator[TaskCard]:

@@ -5,12 +5,14 @@ A loader makes it, everything behind reads it. Ids are strings, texts are never 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from crumb_tasks.errors import DataError
@@ -75,7 +77,7 @@ class Qrels:
             row = int(np.flatnonzero(bad)[0])
             raise DataError(
                 f"{name}: query '{query_ids[rows_query[row]]}', document '{documents.ids[codes[row]]}': grade "
-                f"{values[row]:g} is no integer; correct it, or declare labels = \"truncate\" in the card"
+                f'{values[row]:g} is no integer; correct it, or declare labels = "truncate" in the card'
             )
         order = np.lexsort((codes, rows_query))
         rows_query, codes, kept = rows_query[order], codes[order], whole[order].astype(np.int64)
@@ -131,6 +133,18 @@ class Qrels:
         """For each row the position of its query in ``query_ids``."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
 
+    def select(self, query_ids: Iterable[str]) -> Self:
+        """Return the judgements of ``query_ids``, in that order; a query that these qrels lack is unjudged."""
+        wanted = tuple(query_ids)
+        if wanted == self.query_ids:
+            return self
+        position = {query_id: index for index, query_id in enumerate(self.query_ids)}
+        at = np.array([position.get(query_id, -1) for query_id in wanted], dtype=np.int64)
+        counts = np.where(at >= 0, np.append(self.counts, 0)[at], 0)
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+        rows = np.arange(offsets[-1], dtype=np.int64) + np.repeat(self.offsets[at] - offsets[:-1], counts)
+        return replace(self, query_ids=wanted, offsets=offsets, codes=self.codes[rows], grades=self.grades[rows])
+
     def to_dict(self) -> dict[str, dict[str, int]]:
         """Return ``{query id: {document id: grade}}``; unjudged queries have an empty mapping."""
         ids = self.documents.decode(self.codes).to_pylist()
@@ -154,11 +168,16 @@ class Collection:
         queries: Columns ``id``, ``text`` (string, never null), optionally ``prompt`` (the query's instruction as data;
             it reaches a model as MTEB's query prompt).
         qrels: Judgements per family: ``graded`` always, ``binary`` where the card names such labels.
-        candidates: For re-ranking and multiple choice: the document ids that a query may rank, else ``None``.
+        candidates: For re-ranking and multiple choice: the document ids that a query may rank, else ``None``. In
+            multiple choice their order is that of the options, and options with equal texts share one document, which
+            then stands there more than once.
+        answers: For multiple choice: the position of the right option among a query's candidates, else empty.
         parents: For MaxP: the document that each corpus row stands for, aligned with ``corpus``, else ``None``.
         groups: Base query of each query variant (Robustness@k), else empty.
         exclusions: Documents that are taken out of a query's ranking before it is scored.
         nuggets: For diversity measures: per query the sub-topics and their relevant documents, else empty.
+        query_labels: Named partitions of the queries, such as ``{"hops": {"q1": "2hop"}}``; results carry the main
+            measures of each part as well.
         n_empty_texts: Corpus rows whose text was empty and carries the card's placeholder.
         notes: What the loader found and did, one line each, stored with results.
     """
@@ -170,9 +189,11 @@ class Collection:
     qrels: Mapping[str, Qrels]
     candidates: Mapping[str, Sequence[str]] | None = None
     parents: pa.StringArray | pa.ChunkedArray | None = None
+    answers: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
     exclusions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     nuggets: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
+    query_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     n_empty_texts: int = 0
     notes: tuple[str, ...] = ()
 
@@ -184,3 +205,24 @@ class Collection:
     def qrels_for(self, family: str) -> Qrels:
         """Return the judgements of ``family`` (``graded``, ``binary``); graded ones stand in for a missing family."""
         return self.qrels.get(family, self.qrels["graded"])
+
+    @cached_property
+    def n_documents(self) -> int:
+        """Number of documents that a ranking can hold: parents where there are any, else corpus rows."""
+        if self.parents is None:
+            return int(self.corpus.num_rows)
+        return int(pc.count_distinct(self.parents).as_py())
+
+    @cached_property
+    def corpus_ids(self) -> pa.ChunkedArray:
+        """Ids of the corpus rows, as strings."""
+        return self.corpus.column("id").cast(pa.string())
+
+    @cached_property
+    def parent_ids(self) -> pa.ChunkedArray | None:
+        """Document of each corpus row, as strings; a row without one stands for itself."""
+        if self.parents is None:
+            return None
+        chunks = self.parents.chunks if isinstance(self.parents, pa.ChunkedArray) else [self.parents]
+        parents = pa.chunked_array(chunks, type=pa.string())
+        return pc.coalesce(parents, self.corpus_ids) if parents.null_count else parents

@@ -7,16 +7,17 @@ sort again, so that no two of them can break a tie differently.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from crumb_tasks.errors import RunError
+from crumb_tasks.errors import DataError, RunError
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +32,23 @@ class Vocabulary:
 
     @classmethod
     def encode(cls, ids: pa.Array | pa.ChunkedArray | Sequence[str]) -> tuple[Self, NDArray[np.int32]]:
-        """Return the vocabulary of ``ids`` and for each id its code, an int32 index into the vocabulary."""
+        """Return the vocabulary of ``ids`` and for each id its code, an int32 index into the vocabulary.
+
+        Raises:
+            DataError: An id is null.
+        """
         column = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids, type=pa.string())
-        encoded = column.dictionary_encode()
+        if column.null_count:
+            row = pc.index(column.is_null(), value=True).as_py()
+            raise DataError(f"the id in row {row} is null; every row needs one")
+        encoded = column.cast(pa.string()).dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
-        found = encoded.dictionary.cast(pa.string())
-        order = pc.sort_indices(found).to_numpy()
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
         code_by_found = np.empty(len(order), dtype=np.int32)
         code_by_found[order] = np.arange(len(order), dtype=np.int32)
         codes = code_by_found[encoded.indices.to_numpy(zero_copy_only=False)]
-        return cls(found.take(pa.array(order))), codes
+        return cls(encoded.dictionary.take(pa.array(order))), codes
 
     def __len__(self) -> int:
         """Return the number of distinct ids."""
@@ -91,6 +98,7 @@ class Run:
         scores: NDArray[Any] | Sequence[Any],
         *,
         passage_ids: pa.Array | Sequence[str] | None = None,
+        repeats: Literal["refuse", "best"] = "refuse",
     ) -> Self:
         """Build a run from one row per retrieved document, in any row order.
 
@@ -100,36 +108,73 @@ class Run:
             doc_ids: For each row the document id.
             scores: For each row a number; NumPy and torch scalars are welcome.
             passage_ids: For each row the passage that won the document's place, if any.
+            repeats: What becomes of a document that a query holds twice: ``best`` keeps its first place, which is
+                what MaxP does to passages that carry their document's id.
 
         Raises:
-            RunError: A score is NaN, or a query holds a document twice.
+            RunError: A score is NaN, a query id stands there twice, or a document does and ``repeats`` refuses it.
         """
         documents, codes = Vocabulary.encode(doc_ids)
+        passages, passage_codes = (None, None) if passage_ids is None else Vocabulary.encode(passage_ids)
+        return cls.from_codes(
+            query_ids,
+            query_index,
+            documents,
+            codes,
+            _as_floats(scores),
+            passages=passages,
+            passage_codes=passage_codes,
+            repeats=repeats,
+        )
+
+    @classmethod
+    def from_codes(
+        cls,
+        query_ids: Sequence[str],
+        query_index: NDArray[np.integer[Any]],
+        documents: Vocabulary,
+        codes: NDArray[np.int32],
+        scores: NDArray[Any],
+        *,
+        passages: Vocabulary | None = None,
+        passage_codes: NDArray[np.int32] | None = None,
+        repeats: Literal["refuse", "best"] = "refuse",
+    ) -> Self:
+        """Build a run from rows whose documents are codes of a vocabulary already; else as `from_columns`."""
+        if len(set(query_ids)) != len(query_ids):
+            twice = next(query_id for query_id, count in Counter(query_ids).items() if count > 1)
+            raise RunError(f"query '{twice}' stands there twice; a run has one ranking for each query")
+        queries = np.asarray(query_index, dtype=np.int64)
         values = np.asarray(scores, dtype=np.float64)
-        rows_query = np.asarray(query_index, dtype=np.int64)
-        if np.isnan(values).any():
-            row = int(np.flatnonzero(np.isnan(values))[0])
+        if (nan := np.isnan(values)).any():
+            row = int(np.flatnonzero(nan)[0])
             raise RunError(
-                f"query '{query_ids[rows_query[row]]}': the score of document '{documents.ids[codes[row]]}' is NaN; "
+                f"query '{query_ids[queries[row]]}': the score of document '{documents.ids[codes[row]]}' is NaN; "
                 "a ranking needs a number for every document"
             )
-        order = np.lexsort((-codes, -values, rows_query))
-        rows_query, codes, values = rows_query[order], codes[order], values[order]
-        _refuse_repeats(query_ids, rows_query, documents, codes)
-        counts = np.bincount(rows_query, minlength=len(query_ids)).astype(np.int64)
-        passages, passage_codes = (None, None) if passage_ids is None else Vocabulary.encode(passage_ids)
+        order = _total_order(queries, values, codes, passage_codes)
+        if order is not None:
+            queries, codes, values = queries[order], codes[order], values[order]
+            passage_codes = None if passage_codes is None else passage_codes[order]
+        first = _first_places(query_ids, queries, documents, codes, repeats)
+        if first is not None:
+            queries, codes, values = queries[first], codes[first], values[first]
+            passage_codes = None if passage_codes is None else passage_codes[first]
+        counts = np.bincount(queries, minlength=len(query_ids)).astype(np.int64)
         return cls(
             query_ids=tuple(query_ids),
-            offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]),
+            offsets=_offsets(counts),
             documents=documents,
             codes=codes,
             scores=values,
             passages=passages,
-            passage_codes=None if passage_codes is None else passage_codes[order],
+            passage_codes=passage_codes,
         )
 
     @classmethod
-    def from_dict(cls, score_by_doc_by_query: Mapping[str, Mapping[str, Any]]) -> Self:
+    def from_dict(
+        cls, score_by_doc_by_query: Mapping[Any, Mapping[Any, Any]], *, repeats: Literal["refuse", "best"] = "refuse"
+    ) -> Self:
         """Build a run from ``{query id: {document id: score}}``; ids may be any type whose ``str`` is the id.
 
         Raises:
@@ -147,7 +192,7 @@ class Run:
             except (TypeError, ValueError) as error:
                 raise RunError(f"query '{query_id}': a score is not a number ({error})") from error
         query_index = np.repeat(np.arange(len(query_ids), dtype=np.int64), counts)
-        return cls.from_columns(query_ids, query_index, doc_ids, np.asarray(scores, dtype=np.float64))
+        return cls.from_columns(query_ids, query_index, doc_ids, np.asarray(scores, dtype=np.float64), repeats=repeats)
 
     def __len__(self) -> int:
         """Return the number of rankings."""
@@ -176,15 +221,7 @@ class Run:
     def rows(self, keep: NDArray[np.bool_]) -> Self:
         """Return the run with only the rows where ``keep`` is true; rankings may become empty."""
         counts = np.bincount(self.row_queries[keep], minlength=len(self)).astype(np.int64)
-        return type(self)(
-            query_ids=self.query_ids,
-            offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]),
-            documents=self.documents,
-            codes=self.codes[keep],
-            scores=self.scores[keep],
-            passages=self.passages,
-            passage_codes=None if self.passage_codes is None else self.passage_codes[keep],
-        )
+        return self._take(self.query_ids, _offsets(counts), keep)
 
     def truncate(self, depth: int) -> Self:
         """Return the first ``depth`` documents of each query."""
@@ -192,22 +229,25 @@ class Run:
 
     def select(self, query_ids: Iterable[str]) -> Self:
         """Return the rankings of ``query_ids``, in that order; a query without a ranking gets an empty one."""
+        wanted = tuple(query_ids)
+        if wanted == self.query_ids:
+            return self
         position = {query_id: index for index, query_id in enumerate(self.query_ids)}
-        wanted = list(query_ids)
-        slices = [
-            np.arange(self.offsets[at], self.offsets[at + 1], dtype=np.int64) if (at := position.get(query_id)) is not None
-            else np.empty(0, dtype=np.int64)
-            for query_id in wanted
-        ]
-        take = np.concatenate([np.empty(0, dtype=np.int64), *slices])
-        return type(self)(
-            query_ids=tuple(wanted),
-            offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum([len(part) for part in slices], dtype=np.int64)]),
-            documents=self.documents,
-            codes=self.codes[take],
-            scores=self.scores[take],
-            passages=self.passages,
-            passage_codes=None if self.passage_codes is None else self.passage_codes[take],
+        at = np.array([position.get(query_id, -1) for query_id in wanted], dtype=np.int64)
+        counts = np.where(at >= 0, np.append(self.depths, 0)[at], 0)
+        offsets = _offsets(counts)
+        starts = np.where(at >= 0, self.offsets[at], 0)
+        rows = np.arange(offsets[-1], dtype=np.int64) + np.repeat(starts - offsets[:-1], counts)
+        return self._take(wanted, offsets, rows)
+
+    def _take(self, query_ids: tuple[str, ...], offsets: NDArray[np.int64], rows: NDArray[Any]) -> Self:
+        return replace(
+            self,
+            query_ids=query_ids,
+            offsets=offsets,
+            codes=self.codes[rows],
+            scores=self.scores[rows],
+            passage_codes=None if self.passage_codes is None else self.passage_codes[rows],
         )
 
     def ranking(self, query_id: str) -> list[tuple[str, float]]:
@@ -236,15 +276,69 @@ class Run:
         }
 
 
-def _refuse_repeats(
-    query_ids: Sequence[str], rows_query: NDArray[np.int64], documents: Vocabulary, codes: NDArray[np.int32]
-) -> None:
-    pairs = rows_query * max(len(documents), 1) + codes
-    pairs.sort()
-    repeated = np.flatnonzero(pairs[1:] == pairs[:-1])
-    if repeated.size:
-        query, code = divmod(int(pairs[repeated[0]]), max(len(documents), 1))
+def _as_floats(scores: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
+    try:
+        return np.asarray(scores, dtype=np.float64)
+    except (TypeError, ValueError):  # such as torch's bfloat16, which NumPy cannot read as an array
+        try:
+            return np.array([float(score) for score in scores], dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise RunError(f"a score is not a number ({error})") from error
+
+
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _total_order(
+    queries: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    codes: NDArray[np.int32],
+    passage_codes: NDArray[np.int32] | None,
+) -> NDArray[np.int64] | None:
+    """Return the order (query, score descending, document descending, passage descending), ``None`` where it holds.
+
+    Systems write rankings best first, so that most rows are in order already; only the rows that tie are sorted
+    with all their keys.
+    """
+    same = queries[1:] == queries[:-1]
+    tied = same & (scores[1:] == scores[:-1])
+    falling = (queries[1:] > queries[:-1]) | (same & (scores[1:] < scores[:-1]))
+    order: NDArray[np.int64] | None = None
+    if not (falling | tied).all():
+        order = np.lexsort((-scores, queries))
+        queries, scores = queries[order], scores[order]
+        tied = (queries[1:] == queries[:-1]) & (scores[1:] == scores[:-1])
+    if not tied.any():
+        return order
+    if order is None:
+        order = np.arange(len(queries), dtype=np.int64)
+    in_tie = np.append(tied, False) | np.append(False, tied)
+    rows = np.flatnonzero(in_tie)
+    group = np.cumsum(~np.append(False, tied))[rows]
+    last = np.zeros(len(rows), dtype=np.int32) if passage_codes is None else passage_codes[order[rows]]
+    order[rows] = order[rows][np.lexsort((-last, -codes[order[rows]], group))]
+    return order
+
+
+def _first_places(
+    query_ids: Sequence[str],
+    queries: NDArray[np.int64],
+    documents: Vocabulary,
+    codes: NDArray[np.int32],
+    repeats: Literal["refuse", "best"],
+) -> NDArray[np.int64] | None:
+    """Return the rows that are a document's first in its query, ``None`` when all are."""
+    width = max(len(documents), 1)
+    pairs = queries * width + codes
+    ascending = np.sort(pairs)
+    repeated = np.flatnonzero(ascending[1:] == ascending[:-1])
+    if not repeated.size:
+        return None
+    if repeats == "refuse":
+        query, code = divmod(int(ascending[repeated[0]]), width)
         raise RunError(
             f"query '{query_ids[query]}': document '{documents.ids[code]}' appears twice; keep one, or score with "
             "--max-passage on when passages share an id"
         )
+    return np.sort(np.unique(pairs, return_index=True)[1])

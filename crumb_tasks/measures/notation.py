@@ -50,9 +50,7 @@ _RANGE: Final[dict[str, Value | type]] = {"min_rel": 0, "max_rel": int}
 _ALPHA: Final[dict[str, Value | type]] = {"rel": 1, "alpha": 0.5, "judged_only": False}
 
 _SPECS: Final[dict[str, _Spec]] = {
-    "nDCG": _Spec(
-        "optional", {"dcg": "log2", "gains": dict, "judged_only": False}, "graded", "own", aliases=("NDCG",)
-    ),
+    "nDCG": _Spec("optional", {"dcg": "log2", "gains": dict, "judged_only": False}, "graded", "own", aliases=("NDCG",)),
     "P": _Spec("required", _REL_JUDGED, "binary", "own", aliases=("Precision",)),
     "R": _Spec("required", _REL_JUDGED, "binary", "own", aliases=("Recall",)),
     "RR": _Spec("optional", _REL_JUDGED, "binary", "own", aliases=("MRR",)),
@@ -86,8 +84,8 @@ _SPECS: Final[dict[str, _Spec]] = {
     "SetAP": _Spec("none", _REL_JUDGED, "binary"),
     "ERR_IA": _Spec("optional", _REL_JUDGED, "binary", needs="nuggets"),
     "nERR_IA": _Spec("optional", _REL_JUDGED, "binary", needs="nuggets"),
-    "alpha_DCG": _Spec("optional", _ALPHA, "binary", needs="nuggets", aliases=("α_DCG",)),
-    "alpha_nDCG": _Spec("optional", _ALPHA, "binary", needs="nuggets", aliases=("α_nDCG",)),
+    "alpha_DCG": _Spec("optional", _ALPHA, "binary", needs="nuggets", aliases=("\N{GREEK SMALL LETTER ALPHA}_DCG",)),
+    "alpha_nDCG": _Spec("optional", _ALPHA, "binary", needs="nuggets", aliases=("\N{GREEK SMALL LETTER ALPHA}_nDCG",)),
     "NRBP": _Spec("none", {"rel": 1, "alpha": 0.5, "beta": 0.5}, "binary", needs="nuggets"),
     "nNRBP": _Spec("none", {"rel": 1, "alpha": 0.5, "beta": 0.5}, "binary", needs="nuggets"),
     "AP_IA": _Spec("none", _REL_JUDGED, "binary", needs="nuggets", aliases=("MAP_IA",)),
@@ -197,7 +195,9 @@ def _read_arguments(text: str, kernel: str, spec: _Spec, arguments: str | None) 
         allowed = dict.fromkeys(spec.defaults) if spec.at in {"none", "recall"} else {**spec.defaults, "cutoff": int}
         if key not in allowed:
             known = ", ".join(allowed) or "none"
-            raise UsageError(f"measure '{text}': {kernel} has no parameter '{key}' (it has: {known}){did_you_mean(key, allowed)}")
+            raise UsageError(
+                f"measure '{text}': {kernel} has no parameter '{key}' (it has: {known}){did_you_mean(key, allowed)}"
+            )
         written[key] = value if key == "cutoff" else _convert(text, key, value, spec.defaults[key])
     missing = [key for key, default in spec.defaults.items() if default is int and key not in written]
     if missing:
@@ -206,13 +206,15 @@ def _read_arguments(text: str, kernel: str, spec: _Spec, arguments: str | None) 
 
 
 def _split_arguments(text: str, arguments: str) -> list[tuple[str, Value]]:
+    problem = UsageError(f"measure '{text}': cannot read '({arguments})'; write it as in {_EXAMPLES}")
     try:
         call = ast.parse(f"f({arguments})", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args:
-            raise ValueError("parameters are written name=value")
-        pairs = [(keyword.arg or "**", ast.literal_eval(keyword.value)) for keyword in call.keywords]
+        keywords = call.keywords if isinstance(call, ast.Call) else []
+        pairs = [(keyword.arg or "**", ast.literal_eval(keyword.value)) for keyword in keywords]
     except (SyntaxError, ValueError) as error:
-        raise UsageError(f"measure '{text}': cannot read '({arguments})'; write it as in {_EXAMPLES}") from error
+        raise problem from error
+    if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Name):
+        raise problem
     return [(key, tuple(sorted(value.items())) if isinstance(value, dict) else value) for key, value in pairs]
 
 

@@ -1,0 +1,167 @@
+"""A run's scores on a collection, under a task's rules: the one scorer behind ``mteb run`` and ``crumb-tasks score``.
+
+`matching` brings a run and a collection together (queries, MaxP, candidates, exclusions, depth), the measures look at
+what results, `derived` adds what is no mean over queries (Robustness, accuracy, parts), and `Scores` says all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crumb_tasks.cards import TaskCard
+from crumb_tasks.collection import Collection
+from crumb_tasks.errors import UsageError
+from crumb_tasks.measures import Measure, delegated, kernels, parse_measure
+from crumb_tasks.measures.kernels import JudgedRanks
+from crumb_tasks.runs import Run
+from crumb_tasks.scoring.derived import choice_values, group_values, part_values
+from crumb_tasks.scoring.matching import Rules, match
+from crumb_tasks.scoring.result import Coverage, Scores
+
+__all__ = ["CRUMB_MEASURES", "MTEB_MEASURES", "Coverage", "Scores", "score"]
+
+Floats = NDArray[np.float64]
+
+CRUMB_MEASURES: Final = ("nDCG@10", "nDCG@5", "P@10", "P@5", "R@10", "RR", "R@1000", "R@100", "RR@10")
+"""The defaults of CRUMB's evaluator, and of a collection without a card."""
+MTEB_MEASURES: Final = tuple(
+    f"{kernel}@{cutoff}"
+    for kernel in ("nDCG", "AP", "R", "P", "RR", "Success")
+    for cutoff in (1, 3, 5, 10, 20, 100, 1000)
+)
+"""What MTEB's standard score dictionary holds: ndcg, map, recall, precision, mrr and hit_rate at its cutoffs."""
+
+
+def score(
+    run: Run | Mapping[str, Mapping[str, object]],
+    collection: Collection,
+    task: TaskCard | None = None,
+    measures: Sequence[str] | None = None,
+    *,
+    max_passage: Literal["auto", "on", "off"] = "auto",
+    depth: int | None = None,
+) -> Scores:
+    """Score a run.
+
+    The mean is over the collection's judged queries; one that the run lacks counts 0. Queries without judgements and,
+    where the card says so, those whose judgements are all zero are left out and counted.
+
+    Args:
+        run: Rankings; also ``{query id: {document id: score}}``. It is not changed.
+        collection: What was searched, and its judgements.
+        task: The rules; without it: relevant from 1, no MaxP, all-zero queries count 0, CRUMB's nine measures.
+        measures: Notation of ir_measures, such as ``nDCG@10``; by default the task's.
+        max_passage: ``auto`` follows the card. ``on`` is refused where labels are not those of whole documents.
+        depth: How deep the search went, where the caller knows: rankings that are shorter are complete. By default the
+            longest ranking; a measure that looks deeper has no value.
+
+    Raises:
+        RunError: The run shares no query, or no document, with the collection.
+        UsageError: An unknown measure, or one that the collection has no data for.
+        MissingExtraError: A measure needs a tool that is not installed.
+        DataError: No query of the collection is judged.
+    """
+    rules = Rules.of(task)
+    wanted = _read_measures(task, measures)
+    _refuse_unsupported(wanted, collection)
+    ranked = run if isinstance(run, Run) else Run.from_dict(run)
+    matched = match(ranked, collection, rules, max_passage=max_passage, depth=depth)
+    per_query = _evaluate(wanted, matched.run, collection, rules)
+    flagged = {measure.name: reason for measure in wanted if (reason := _too_deep(measure, matched.coverage))}
+    means = {name: float(values.mean()) for name, values in per_query.items()}
+    extras: dict[str, float] = {}
+    if collection.groups:
+        ranks = JudgedRanks.find(matched.run, collection.graded.select(matched.run.query_ids))
+        robustness, at_10 = group_values(wanted, ranks, matched.run.query_ids, collection.groups)
+        means |= robustness
+        if not _too_deep(parse_measure("Robustness@10"), matched.coverage):
+            extras |= at_10
+    if rules.is_choice:
+        extras |= {name: means[name] for name in ("accuracy", "accuracy_argmax")}
+    summary = {measure.name: means[measure.name] for measure in wanted if measure.name not in flagged}
+    of_parts = {name: per_query[name] for name in _own_measures(task, wanted) if name in summary and name in per_query}
+    extras |= part_values(of_parts, matched.run.query_ids, collection.query_labels)
+    return Scores(
+        task=collection.name,
+        split=collection.split,
+        measures=wanted,
+        query_ids=matched.run.query_ids,
+        per_query=per_query,
+        summary=summary,
+        extras=extras,
+        flagged=flagged,
+        coverage=matched.coverage,
+        notes=(*matched.notes, *_depth_notes(wanted, flagged, matched.coverage)),
+    )
+
+
+def _read_measures(task: TaskCard | None, measures: Sequence[str] | None) -> tuple[Measure, ...]:
+    if measures is None:
+        measures = CRUMB_MEASURES if task is None else (task.main_measure, *task.measures)
+    by_name = {measure.name: measure for measure in map(parse_measure, measures)}
+    if not by_name:
+        raise UsageError("no measure was asked for; name at least one, such as nDCG@10")
+    return tuple(by_name.values())
+
+
+def _own_measures(task: TaskCard | None, wanted: Sequence[Measure]) -> tuple[str, ...]:
+    """Return the measures that parts of the queries get as well: a card's own, not MTEB's whole dictionary."""
+    own = {measure.name for measure in wanted} if task is None else {task.main_measure, *task.measures}
+    return tuple(measure.name for measure in wanted if measure.name in own)
+
+
+def _refuse_unsupported(measures: Sequence[Measure], collection: Collection) -> None:
+    available = {
+        "nuggets": bool(collection.nuggets),
+        "groups": bool(collection.groups),
+        "choices": collection.candidates is not None,
+    }
+    for measure in measures:
+        if measure.needs and not available[measure.needs]:
+            raise UsageError(f"{measure.name} needs {measure.needs}, which {collection.name} does not have")
+
+
+def _evaluate(measures: Sequence[Measure], run: Run, collection: Collection, rules: Rules) -> dict[str, Floats]:
+    """Return the values of all measures whose unit is a query, in the order of ``measures``."""
+    graded = collection.graded.select(run.query_ids)
+    binary = collection.qrels["binary"].select(run.query_ids) if "binary" in collection.qrels else None
+    ours = [measure for measure in measures if not measure.is_delegated and not measure.needs]
+    values = kernels.evaluate(
+        ours,
+        JudgedRanks.find(run, graded),
+        None if binary is None else JudgedRanks.find(run, binary),
+        relevant_from=rules.relevant_from,
+    )
+    nuggets = [collection.nuggets.get(query_id, {}) for query_id in run.query_ids] if collection.nuggets else None
+    for measure in measures:
+        if measure.kernel == "Coverage" and nuggets is not None and measure.cutoff is not None:
+            values[measure.name] = kernels.coverage(run, nuggets, measure.cutoff)
+    if theirs := [measure for measure in measures if measure.is_delegated]:
+        values |= delegated.evaluate(theirs, run, graded, binary, relevant_from=rules.relevant_from, nuggets=nuggets)
+    if rules.is_choice or any(measure.needs == "choices" for measure in measures):
+        values |= choice_values(run, collection, graded, rules.relevant_from)
+    in_order = dict.fromkeys(measure.name for measure in measures if measure.name in values)
+    return {name: values[name] for name in in_order | dict.fromkeys(values)}
+
+
+def _too_deep(measure: Measure, coverage: Coverage) -> str:
+    """Return why a measure looks deeper than the run goes, or an empty string."""
+    if measure.cutoff is None or not coverage.depth < measure.cutoff <= coverage.n_retrievable:
+        return ""
+    return f"the run is {coverage.depth} documents deep, {measure.name} looks at {measure.cutoff}"
+
+
+def _depth_notes(measures: Sequence[Measure], flagged: Mapping[str, str], coverage: Coverage) -> Iterator[str]:
+    if flagged:
+        deepest = max(parse_measure(name).cutoff or 0 for name in flagged)
+        yield f"depth {coverage.depth} < cutoff {deepest}: no value for {', '.join(flagged)}; retrieve deeper"
+    beyond = [measure.name for measure in measures if (measure.cutoff or 0) > coverage.n_retrievable]
+    if beyond and not coverage.is_complete and coverage.depth < coverage.n_retrievable:
+        yield (
+            f"the run is {coverage.depth} documents deep, of {coverage.n_retrievable} that could be retrieved: "
+            f"{', '.join(beyond)} cannot see the rest"
+        )

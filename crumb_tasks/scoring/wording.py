@@ -1,0 +1,45 @@
+"""How scoring says what it found."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def near_in_unicode(ids: Iterable[str], known: Sequence[str] | pa.ChunkedArray) -> str:
+    """Return a sentence on those of ``ids`` that are known in another Unicode normalisation, or an empty string."""
+    id_by_form = {
+        form: own
+        for own in ids
+        if not own.isascii()
+        for form in (unicodedata.normalize("NFC", own), unicodedata.normalize("NFD", own))
+        if form != own
+    }
+    if not id_by_form:
+        return ""
+    column = known if isinstance(known, pa.ChunkedArray) else pa.chunked_array([pa.array(known, type=pa.string())])
+    forms = pa.array(list(id_by_form), type=pa.string())
+    near = column.filter(pc.is_in(column, value_set=forms)).unique().to_pylist()
+    if not near:
+        return ""
+    return (
+        f"{len(near)} of them differ only in Unicode normalisation (NFC or NFD), such as "
+        f"{id_by_form[near[0]]!a} for {near[0]!a}: ids are compared as given"
+    )
+
+
+def examples(ids: Sequence[str], most: int = 3) -> str:
+    """Return the first few of ``ids`` in quotes."""
+    shown = ", ".join(f"'{own}'" for own in ids[:most])
+    return f"{shown} …" if len(ids) > most else shown
+
+
+def some(count: int, noun: str) -> str:
+    """Return the count with its noun in the right number."""
+    if count == 1:
+        return f"1 {noun}"
+    plural = noun.removesuffix("y") + "ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {plural}"
