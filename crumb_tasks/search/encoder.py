@@ -1,0 +1,305 @@
+"""From an encoder and a corpus to a Run: the exact ranking of every query, or of given candidates."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import torch
+from datasets import Dataset
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from crumb_tasks.errors import RunError
+from crumb_tasks.runs import Run, Vocabulary
+from crumb_tasks.search import batches, grid
+from crumb_tasks.search.candidates import CandidatePairs
+from crumb_tasks.search.embeddings import EmbeddingStore, StoredCorpus
+from crumb_tasks.search.order import CorpusOrder
+from crumb_tasks.search.topk import NaNScoreError, Ranked, RunningTopK, unpack
+from crumb_tasks.search.topk_torch import RunningTopKTorch
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models import EncoderProtocol
+    from mteb.timing import TimingStack
+    from mteb.types import EncodeKwargs
+
+logger = logging.getLogger(__name__)
+
+
+def search_encoder(
+    model: EncoderProtocol,
+    *,
+    corpus: Dataset,
+    queries: Dataset,
+    task_metadata: TaskMetadata,
+    hf_split: str,
+    hf_subset: str,
+    depth: int,
+    encode_kwargs: EncodeKwargs | Mapping[str, Any],
+    query_groups: Sequence[tuple[NDArray[np.integer[Any]], TaskMetadata]] | None = None,
+    parents: pa.Array | pa.ChunkedArray | None = None,
+    candidates: Mapping[str, Sequence[str]] | None = None,
+    num_proc: int | None = None,
+    timer: TimingStack | None = None,
+    store: EmbeddingStore | None = None,
+) -> Run:
+    """Rank the corpus for every query, exactly.
+
+    The result does not depend on how the corpus is chunked or on which queries are asked together, as long as the model
+    gives a text the same vector in both. Scores are float32, as MTEB computes them.
+
+    Args:
+        model: An encoder with MTEB's protocol (``encode``, ``similarity``).
+        corpus: Columns ``id``, ``text`` and perhaps ``title``; read block by block, never as a whole. Ids are distinct.
+        queries: Columns ``id`` and ``text``.
+        task_metadata: What the model's ``encode`` is told about the task, and where it finds its prompts.
+        hf_split: Passed to ``encode``.
+        hf_subset: Passed to ``encode``.
+        depth: Documents to keep per query; more than there are gives all.
+        encode_kwargs: Passed to ``encode``; ``batch_size`` (32) and ``show_progress_bar`` (true) count here too.
+        query_groups: Where queries have different instructions: positions of queries, and the metadata that carries the
+            prompt they share. One call of ``encode`` per group; every query belongs to exactly one.
+        parents: For MaxP the document that each corpus row stands for. The run then ranks documents by their best
+            passage, and keeps that passage.
+        candidates: The ids that each query may rank: corpus ids, or with ``parents`` also parents, which stand for all
+            their passages. Only those are encoded; a query without an entry gets an empty ranking.
+        num_proc: Worker processes of the loaders, as MTEB's.
+        timer: MTEB's timing stack; the phases are called as in MTEB's own search.
+        store: Embeddings on disk, read where they are complete and written where not.
+
+    Raises:
+        RunError: An embedding or score is NaN, a corpus id stands there twice, a candidate is not in the corpus, or the
+            model returned another number of embeddings than it got texts.
+        UsageError: The store holds embeddings that were made under other settings.
+    """
+    call = _Encode(model, task_metadata, hf_split, hf_subset, dict(encode_kwargs), num_proc)
+    arrow_corpus = corpus.with_format("arrow")
+    ids = arrow_corpus.select_columns(["id"])[:].column("id") if len(corpus) else pa.array([], pa.string())
+    order = CorpusOrder.of(ids, parents)
+    query_ids = [str(query_id) for query_id in queries["id"]] if len(queries) else []
+    pairs = None if candidates is None else CandidatePairs.of(candidates, query_ids, order)
+    if not query_ids or not len(corpus) or depth < 1 or (pairs is not None and not len(pairs)):
+        return Run.from_dict({query_id: {} for query_id in query_ids})
+    phase = _phases(timer, hf_split, hf_subset)
+    with phase("Encoding queries"):
+        query_vectors = call.queries(queries, query_groups)
+        _refuse_nan(query_vectors, "query", query_ids)
+    rows = _Rows(arrow_corpus, None if pairs is None else pairs.rows)
+    with phase("Searching corpus"):
+        stored = None if store is None else store.open(model, task_metadata, rows, encode_kwargs)
+        search = _Search(model, query_vectors, query_ids, order, rows, min(depth, order.n_documents), pairs)
+        ranked = search.over(_embedded_blocks(call, rows, stored))
+    return _to_run(query_ids, order, ranked)
+
+
+def _phases(timer: TimingStack | None, split: str, subset: str) -> Any:
+    if timer is None:
+        return lambda _name: contextlib.nullcontext()
+    return lambda name: timer(name, split=split, subset=subset)
+
+
+@dataclass(frozen=True, eq=False)
+class _Encode:
+    """Calls of the model's ``encode`` as MTEB makes them."""
+
+    model: Any
+    task_metadata: TaskMetadata
+    hf_split: str
+    hf_subset: str
+    kwargs: dict[str, Any]
+    num_proc: int | None
+
+    def queries(self, queries: Dataset, groups: Sequence[tuple[NDArray[np.integer[Any]], TaskMetadata]] | None) -> Any:
+        """Return the embeddings of all queries in their order, one call per group."""
+        table = queries.with_format("arrow").select_columns(list(batches.QUERY_COLUMNS))[:]
+        if not batches.reads_raw_rows(self.model):
+            table = batches.joined_queries(table)
+        if groups is None:
+            return self._encode(table, self.task_metadata, "query")
+        positions = np.concatenate([np.asarray(members, dtype=np.int64) for members, _ in groups])
+        if not np.array_equal(np.sort(positions), np.arange(len(queries))):
+            raise ValueError("query_groups must hold every query exactly once")
+        parts = [self._encode(table.take(pa.array(members)), metadata, "query") for members, metadata in groups]
+        return grid.gather(_concatenated(parts), np.argsort(positions))
+
+    def documents(self, table: pa.Table) -> Any:
+        """Return the embeddings of a block of the corpus in its order.
+
+        Longest first, so that a batch holds texts of about one length and memory runs out at once or never. Models that
+        sort by themselves get the corpus' order, which costs no copy.
+        """
+        if batches.reads_raw_rows(self.model):
+            return self._encode(table, self.task_metadata, "document")
+        table = batches.joined_documents(table)
+        if batches.sorts_by_length(self.model) or len(table) <= self.kwargs.get("batch_size", 32):
+            return self._encode(table, self.task_metadata, "document")
+        order = batches.length_order(table.column("text"))
+        return grid.gather(self._encode(table.take(pa.array(order)), self.task_metadata, "document"), np.argsort(order))
+
+    def _encode(self, table: pa.Table, task_metadata: TaskMetadata, kind: str) -> Any:
+        from mteb.types import PromptType
+
+        loader = batches.block_loader(table, batch_size=self.kwargs.get("batch_size", 32), num_proc=self.num_proc)
+        vectors = self.model.encode(
+            loader,
+            task_metadata=task_metadata,
+            hf_split=self.hf_split,
+            hf_subset=self.hf_subset,
+            prompt_type=PromptType(kind),
+            **self.kwargs,
+        )
+        if grid.n_rows(vectors) != len(table):
+            raise RunError(f"the model returned {grid.n_rows(vectors)} embeddings for {len(table)} texts ({kind})")
+        return vectors
+
+
+def _concatenated(parts: Sequence[Any]) -> Any:
+    if all(isinstance(part, torch.Tensor) for part in parts):
+        return torch.cat(list(parts), dim=0)
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return [vector for part in parts for vector in part]
+
+
+class _Rows:
+    """The corpus rows that are encoded: all, or only candidates."""
+
+    def __init__(self, arrow_corpus: Dataset, rows: NDArray[np.int64] | None) -> None:
+        columns = [name for name in batches.CORPUS_COLUMNS if name in arrow_corpus.column_names]
+        self._corpus = arrow_corpus.select_columns(columns)
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self._corpus) if self.rows is None else len(self.rows)
+
+    def table(self, start: int, stop: int) -> pa.Table:
+        """Return the columns of rows ``start`` to ``stop``, without a copy where all rows are encoded."""
+        return self._corpus[start:stop] if self.rows is None else self._corpus[self.rows[start:stop]]
+
+    def positions(self, start: int, stop: int) -> NDArray[np.int64] | slice:
+        """Return the corpus rows that rows ``start`` to ``stop`` are."""
+        return slice(start, stop) if self.rows is None else self.rows[start:stop]
+
+
+def _embedded_blocks(call: _Encode, rows: _Rows, stored: StoredCorpus | None) -> Iterator[tuple[int, Any]]:
+    """Yield ``(first row, embeddings)`` block by block, from disk where they are there."""
+    started, total = time.monotonic(), len(rows)
+    quiet = not call.kwargs.get("show_progress_bar", True)
+    with tqdm(total=total, unit="doc", unit_scale=True, desc="Encoding and searching", disable=quiet) as progress:
+        for start in range(0, total, grid.BLOCK):
+            stop = min(start + grid.BLOCK, total)
+            vectors = None if stored is None else stored.read(start // grid.BLOCK, stop - start)
+            if vectors is None:
+                vectors = call.documents(rows.table(start, stop))
+                if stored is not None:
+                    vectors = stored.write(start // grid.BLOCK, vectors)
+            yield start, vectors
+            progress.update(stop - start)
+    seconds = max(time.monotonic() - started, 1e-9)
+    logger.info("encoded and searched %d documents in %.1f s, %.0f documents/s", total, seconds, total / seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """One pass over the blocks."""
+
+    model: Any
+    query_vectors: Any
+    query_ids: Sequence[str]
+    order: CorpusOrder
+    rows: _Rows
+    depth: int
+    pairs: CandidatePairs | None
+
+    def over(self, blocks: Iterator[tuple[int, Any]]) -> Ranked:
+        """Return the rankings after all blocks."""
+        scorer: grid.Scorer | None = None
+        top: RunningTopK | RunningTopKTorch | None = None
+        for start, vectors in blocks:
+            ordinals = self.order.ordinals[self.rows.positions(start, start + grid.n_rows(vectors))]
+            if scorer is None:
+                scorer = grid.choose_scorer(self.model, self.query_vectors, vectors)
+                top = None if self.pairs is not None else self._new_top(scorer)
+            try:
+                if self.pairs is not None:
+                    self.pairs.score(scorer, start, vectors, ordinals)
+                elif top is not None:
+                    for tile in scorer.tiles(vectors):
+                        top.add(tile.queries.start, *_on_host(tile, ordinals))
+            except NaNScoreError as error:
+                self._name_nan(error, vectors, ordinals)
+        if self.pairs is not None:
+            return self.pairs.ranked(len(self.query_ids), self.depth, self.order.parent_by_ordinal)
+        if top is None:
+            raise RuntimeError("no block was searched")
+        return top.ranked()
+
+    def _new_top(self, scorer: grid.Scorer) -> RunningTopK | RunningTopKTorch:
+        parents = self.order.parent_by_ordinal
+        if scorer.device.type == "cpu":
+            return RunningTopK(len(self.query_ids), self.depth, tile=scorer.tile, parent_by_ordinal=parents)
+        return RunningTopKTorch(len(self.query_ids), self.depth, device=scorer.device, parent_by_ordinal=parents)
+
+    def _name_nan(self, error: NaNScoreError, vectors: Any, ordinals: NDArray[np.int32]) -> NoReturn:
+        document = self.order.id_of(error.ordinal)
+        at = int(np.flatnonzero(ordinals == error.ordinal)[0])
+        if grid.is_dense(vectors) and bool(torch.as_tensor(vectors[at]).isnan().any()):
+            raise RunError(f"document '{document}': its embedding holds NaN; look at its text and the model") from None
+        query = self.query_ids[error.query]
+        raise RunError(f"query '{query}', document '{document}': the model's similarity is NaN") from None
+
+
+def _on_host(tile: grid.Tile, ordinals: NDArray[np.int32]) -> tuple[Any, NDArray[np.int32]]:
+    scores = tile.scores[: tile.queries.stop - tile.queries.start]
+    return (scores.numpy() if scores.device.type == "cpu" else scores), ordinals[tile.documents]
+
+
+def _refuse_nan(vectors: Any, kind: str, ids: Sequence[str]) -> None:
+    if not grid.is_dense(vectors):
+        return
+    bad = torch.as_tensor(vectors).isnan().any(dim=1).nonzero()
+    if len(bad):
+        raise RunError(f"{kind} '{ids[int(bad[0])]}': its embedding holds NaN; look at its text and the model")
+
+
+def _to_run(query_ids: Sequence[str], order: CorpusOrder, ranked: Ranked) -> Run:
+    """Return the run of ``ranked``, whose vocabularies hold only what was retrieved."""
+    scores, ordinals = unpack(ranked.keys)
+    if order.parents is None or order.parent_by_ordinal is None:
+        documents, codes = _vocabulary(order, ordinals)
+        return Run(tuple(query_ids), ranked.offsets, documents, codes, scores.astype(np.float64))
+    parent_codes = order.parent_by_ordinal[ordinals]
+    used, codes = _compacted(parent_codes, len(order.parents))
+    passages, passage_codes = Vocabulary.encode(order.ids.take(pa.array(order.row_by_ordinal[ordinals])))
+    return Run(
+        tuple(query_ids),
+        ranked.offsets,
+        Vocabulary(order.parents.decode(used)),
+        codes,
+        scores.astype(np.float64),
+        passages,
+        passage_codes,
+    )
+
+
+def _vocabulary(order: CorpusOrder, ordinals: NDArray[np.int32]) -> tuple[Vocabulary, NDArray[np.int32]]:
+    used, codes = _compacted(ordinals, len(order.ids))
+    return Vocabulary(order.ids.take(pa.array(order.row_by_ordinal[used]))), codes
+
+
+def _compacted(codes: NDArray[np.int32], n_codes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the distinct ``codes`` ascending, and ``codes`` as positions among them."""
+    is_used = np.zeros(n_codes, dtype=np.bool_)
+    is_used[codes] = True
+    used = np.flatnonzero(is_used)
+    position_by_code = np.zeros(n_codes, dtype=np.int32)
+    position_by_code[used] = np.arange(len(used), dtype=np.int32)
+    return used, position_by_code[codes]

@@ -1,0 +1,222 @@
+"""The running threshold: the best ``depth`` of each query while blocks of scores pass by, on the CPU.
+
+A score and an ordinal (`crumb_tasks.search.order`) are packed into one int64, whose order is the total order. Each
+query keeps a buffer of keys and its ``depth``-th best score so far. One comparison per score rejects nearly all of a
+tile; what passes is appended, and only when a buffer is full is it cut to the best ``depth``, which raises the
+threshold.
+
+With MaxP the buffer holds passages and the cut first keeps the best passage of each parent. That is exact: a document
+of the final top ``depth`` has its best passage above every threshold that there ever was, so the passage passes and
+stays. Documents may straddle blocks and the corpus needs no order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+EMPTY = np.iinfo(np.int64).min
+"""The key of an unused place: below every score, minus infinity included."""
+
+_ORDINAL = 0xFFFFFFFF
+_LANES = 8  # booleans in one 64-bit word
+_ALL_BELOW = np.uint64(0x0101010101010101)
+_CUT_ENTRIES = 1 << 21  # entries that one cut handles at once, 16 MB of keys
+
+
+class NaNScoreError(ArithmeticError):
+    """A score is NaN; the search turns it into a `RunError` that names query and document."""
+
+    def __init__(self, query: int, ordinal: int) -> None:
+        super().__init__(f"NaN for query {query} and ordinal {ordinal}")
+        self.query = query
+        self.ordinal = ordinal
+
+
+def pack(scores: NDArray[np.float32], ordinals: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return keys that compare like ``(score, ordinal)``.
+
+    The bits of a float compare like an integer once those of negative numbers are flipped. Adding zero makes one zero
+    of the two that IEEE 754 has.
+    """
+    bits = (scores + np.float32(0.0)).view(np.int32)
+    ordered = bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))
+    return (ordered.astype(np.int64) << 32) | ordinals
+
+
+def unpack(keys: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Return the scores and ordinals of ``keys``."""
+    ordered = (keys >> 32).astype(np.int32)
+    bits = ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))
+    return bits.view(np.float32), (keys & _ORDINAL).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Rankings as keys; those of query ``i`` are ``keys[offsets[i]:offsets[i + 1]]``, best first."""
+
+    offsets: NDArray[np.int64]
+    keys: NDArray[np.int64]
+
+
+class RunningTopK:
+    """The best ``depth`` documents of each query so far.
+
+    Memory: 8 bytes x queries x (depth + max(depth, tile width)).
+
+    Args:
+        n_queries: Number of queries.
+        depth: How many documents each keeps.
+        tile: Rows and columns of the score tiles that `add` will see; the columns a power of two of at least 8.
+        parent_by_ordinal: For MaxP the parent of each ordinal, else ``None``.
+    """
+
+    def __init__(
+        self,
+        n_queries: int,
+        depth: int,
+        *,
+        tile: tuple[int, int],
+        parent_by_ordinal: NDArray[np.int32] | None = None,
+    ) -> None:
+        self.depth = depth
+        self._width = tile[1]
+        self._capacity = depth + max(depth, self._width)
+        self._parent_by_ordinal = parent_by_ordinal
+        self._keys = np.full((n_queries, self._capacity), EMPTY, dtype=np.int64)
+        self._fill = np.zeros(n_queries, dtype=np.int64)
+        self._least = np.full(n_queries, EMPTY, dtype=np.int64)
+        self._threshold = np.full(n_queries, -np.inf, dtype=np.float32)
+        self._below = np.ones(tile, dtype=np.bool_)
+
+    def add(self, first_query: int, scores: NDArray[np.float32], ordinals: NDArray[np.int32]) -> None:
+        """Take the scores of some queries for some documents.
+
+        Args:
+            first_query: Position of the first query of the tile; query ``first_query + i`` is row ``i``.
+            scores: Contiguous, of the tile's full width; columns beyond ``len(ordinals)`` are padding.
+            ordinals: The ordinal of each column.
+
+        Raises:
+            NaNScoreError: A score is NaN.
+        """
+        flat = self._passing(first_query, scores, len(ordinals))
+        if not flat.size:
+            return
+        rows = flat // self._width
+        values = scores.reshape(-1)[flat]
+        keys = pack(values, ordinals[flat & (self._width - 1)])
+        if np.isnan(values).any():
+            at = int(np.flatnonzero(np.isnan(values))[0])
+            raise NaNScoreError(first_query + int(rows[at]), int(keys[at] & _ORDINAL))
+        rows += first_query
+        kept = keys > self._least[rows]  # of the scores that equal the threshold, those with the lower id fall here
+        if not kept.all():
+            rows, keys = rows[kept], keys[kept]
+        self._append(slice(first_query, first_query + len(scores)), rows, keys)
+
+    def _passing(self, first_query: int, scores: NDArray[np.float32], n_columns: int) -> NDArray[np.int64]:
+        """Return the flat positions in the tile of the scores that are not below their query's threshold, NaN too."""
+        below = self._below[: len(scores)]
+        thresholds = self._threshold[first_query : first_query + len(scores), np.newaxis]
+        np.less(scores, thresholds, out=below)
+        below[:, n_columns:] = True
+        words = np.flatnonzero(below.reshape(-1).view(np.uint64) != _ALL_BELOW)
+        word, lane = np.nonzero(~below.reshape(-1, _LANES)[words])
+        return words[word] * _LANES + lane
+
+    def _append(self, queries: slice, rows: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
+        """Append ``keys`` to the buffers of ``rows``, which ascend; after a cut a whole tile always fits."""
+        counts = np.bincount(rows - queries.start, minlength=queries.stop - queries.start)
+        if (self._fill[queries] + counts > self._capacity).any():
+            crowded = np.flatnonzero(self._fill[queries] > (self.depth + self._capacity) // 2)
+            overfull = np.flatnonzero(self._fill[queries] + counts > self._capacity)
+            self._cut(np.union1d(crowded, overfull) + queries.start)
+        starts = np.cumsum(counts) - counts
+        place = self._fill[rows] + np.arange(len(rows)) - starts[rows - queries.start]
+        self._keys.reshape(-1)[rows * self._capacity + place] = keys
+        self._fill[queries] += counts
+
+    def _cut(self, rows: NDArray[np.int64]) -> None:
+        """Cut the buffers of ``rows`` to their best ``depth`` and raise the thresholds."""
+        step = max(1, _CUT_ENTRIES // self._capacity)
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            best = self._best(self._keys[part])
+            self._keys[part, : self.depth] = best
+            self._keys[part, self.depth :] = EMPTY
+            self._fill[part] = (best != EMPTY).sum(axis=1)
+            least = best.min(axis=1)
+            full = part[least != EMPTY]
+            self._least[full] = least[least != EMPTY]
+            self._threshold[full] = unpack(self._least[full])[0]
+
+    def _best(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the best ``depth`` keys of each row, packed to the left wherever there are fewer."""
+        if self._parent_by_ordinal is not None:
+            keys = best_of_parents(keys, self._parent_by_ordinal)
+        keys.partition(keys.shape[1] - self.depth, axis=1)
+        best = keys[:, keys.shape[1] - self.depth :]
+        short = np.flatnonzero((best == EMPTY).any(axis=1))
+        best[short] = np.sort(best[short], axis=1)[:, ::-1]
+        return best
+
+    def ranked(self) -> Ranked:
+        """Return the rankings, best first; the object is spent."""
+        self._cut(np.arange(len(self._keys)))
+        counts = self._fill.copy()
+        step = max(1, _CUT_ENTRIES // self._capacity)
+        parts = [np.empty(0, dtype=np.int64)]
+        for start in range(0, len(counts), step):
+            part = np.sort(self._keys[start : start + step, : self.depth], axis=1)[:, ::-1]
+            parts.append(part[np.arange(self.depth) < counts[start : start + step, np.newaxis]])
+        return Ranked(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]), np.concatenate(parts))
+
+
+def best_of_parents(keys: NDArray[np.int64], parent_by_ordinal: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return ``keys`` (rows x entries, sorted in place) with all but the best of each parent in a row made `EMPTY`.
+
+    Sorted by key, the position says which of two passages is better; sorted by (parent, position), the first of each
+    parent is the best. Two sorts of integers, whose keys carry everything, are faster than one sort of indices.
+    """
+    keys.sort(axis=1)
+    entries = keys.shape[1]
+    shift = max(1, (entries - 1).bit_length())
+    pairs = parent_by_ordinal[keys & 0x7FFFFFFF].astype(np.int64)
+    pairs <<= shift
+    pairs |= np.arange(entries - 1, -1, -1, dtype=np.int64)
+    pairs.sort(axis=1)
+    row, at = np.nonzero((pairs[:, 1:] >> shift) == (pairs[:, :-1] >> shift))
+    keys[row, entries - 1 - (pairs[row, at + 1] & ((1 << shift) - 1))] = EMPTY
+    return keys
+
+
+def best_of_pairs(
+    owners: NDArray[np.integer[Any]],
+    keys: NDArray[np.int64],
+    *,
+    n_queries: int,
+    depth: int,
+    parent_by_ordinal: NDArray[np.int32] | None,
+) -> Ranked:
+    """Return the best ``depth`` of each query from one key per given (query, document) pair, in any order."""
+    order = np.lexsort((keys, owners))[::-1]
+    rows, keys = np.asarray(owners, dtype=np.int64)[order], keys[order]
+    if parent_by_ordinal is not None:
+        parents = parent_by_ordinal[keys & 0x7FFFFFFF].astype(np.int64)
+        _, first = np.unique(rows * (int(parents.max(initial=0)) + 1) + parents, return_index=True)
+        first.sort()
+        rows, keys = rows[first], keys[first]
+    rows, keys = rows[::-1], keys[::-1]  # queries ascending, but each worst first
+    counts = np.bincount(rows, minlength=n_queries).astype(np.int64)
+    ends = np.cumsum(counts)
+    rank = ends[rows] - 1 - np.arange(len(rows))
+    kept = np.minimum(counts, depth)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
+    ranked = np.empty(int(offsets[-1]), dtype=np.int64)
+    inside = rank < depth
+    ranked[offsets[rows[inside]] + rank[inside]] = keys[inside]
+    return Ranked(offsets, ranked)
