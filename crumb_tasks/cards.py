@@ -8,6 +8,7 @@ them. A card is frozen, and a key that nobody reads is refused: a misspelt rule 
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ _PACKAGE = Path(__file__).parent
 TASK_NAME = re.compile(r"[A-Za-z0-9.]+")
 _MISSPELT = 0.9
 """From this likeness on a name that no card has is a misspelt one of ours, below it may be a task of MTEB's."""
+_PUBLISHED_DECIMALS = 10
+"""A percentage divided by 100 is the number that is meant, 0.4961 and not 0.49609999999999999."""
 
 
 class _Frozen(BaseModel):
@@ -116,6 +119,7 @@ class Published(_Frozen):
         value: The number.
         setting: What else has to be equal for it to be comparable.
         source: Paper, table, page.
+        model: MTEB's name of the system, where MTEB runs it in this very setting; reports put the two side by side.
         verified: False for a secondary source.
     """
 
@@ -125,7 +129,55 @@ class Published(_Frozen):
     value: float
     setting: str = ""
     source: str
+    model: str = ""
     verified: bool = True
+
+
+class PublishedTable(_Frozen):
+    """A published table; the reader makes each of its cells a `Published`.
+
+    Attributes:
+        source: Paper and table.
+        measure: As in `Published`.
+        setting: As in `Published`.
+        scale: What 1 is in the table: 1, or 100 for percentages.
+        tasks: What the columns are of: tasks, aggregates, named groups of an aggregate.
+        rows: System → its values; ``nan`` is an empty cell.
+        models: System → MTEB's name of it, as in `Published`.
+        verified: As in `Published`.
+    """
+
+    source: str
+    measure: str
+    setting: str = ""
+    scale: float = Field(default=1.0, gt=0)
+    tasks: tuple[str, ...] = Field(min_length=1)
+    rows: Mapping[str, tuple[float, ...]]
+    models: Mapping[str, str] = Field(default_factory=dict)
+    verified: bool = True
+
+    @model_validator(mode="after")
+    def _rows_fit_the_columns(self) -> Self:
+        for system, values in self.rows.items():
+            if len(values) != len(self.tasks):
+                raise ValueError(f"the row of '{system}' has {len(values)} values for {len(self.tasks)} columns")
+        for system in self.models:
+            if system not in self.rows:
+                raise ValueError(f"models names '{system}', which has no row{did_you_mean(system, self.rows)}")
+        return self
+
+    def cells(self) -> Iterator[dict[str, Any]]:
+        """Yield the fields of a `Published` for each cell that is not empty."""
+        shared = {"measure": self.measure, "setting": self.setting, "source": self.source, "verified": self.verified}
+        for system, values in self.rows.items():
+            own = shared | {"system": system, "model": self.models.get(system, "")}
+            for task, value in zip(self.tasks, values, strict=True):
+                if not math.isnan(value):
+                    yield own | {"task": task, "value": round(value / self.scale, _PUBLISHED_DECIMALS)}
+
+
+class _PublishedTables(_Frozen):
+    published_tables: tuple[PublishedTable, ...] = ()
 
 
 class TaskCard(_Frozen):
@@ -292,6 +344,13 @@ class Reduction(_Frozen):
             else:
                 yield from member.task_names()
 
+    def group_names(self) -> Iterator[str]:
+        """Yield the names of the nested reductions, in order."""
+        for member in self.members:
+            if not isinstance(member, str):
+                yield member.name
+                yield from member.group_names()
+
 
 class RefusedRevision(_Frozen):
     """Results of a member on a data revision that is known to be wrong."""
@@ -312,7 +371,9 @@ class AggregateCard(_Frozen):
         reduction: The mean and its members.
         splits: Splits it has a value for; the first is the default.
         refused: Member results that may not enter.
-        reported: Further reductions of other measures that a report shows beside it.
+        reported: Other measures whose value under the same reduction a report shows beside it.
+        beside: Other reductions of the measure that a report shows beside it, each with a name; they may have members
+            that the aggregate lacks.
         facts: What users should know.
     """
 
@@ -326,6 +387,7 @@ class AggregateCard(_Frozen):
     splits: tuple[str, ...] = ("test",)
     refused: tuple[RefusedRevision, ...] = ()
     reported: tuple[MeasureName, ...] = ()
+    beside: tuple[Reduction, ...] = ()
     facts: tuple[str, ...] = ()
     public: bool = True
     sample: bool = False
@@ -358,6 +420,13 @@ class AggregateCard(_Frozen):
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise ValueError(f"member '{doubled[0]}' stands in the aggregate twice; a task counts once")
+        return self
+
+    @model_validator(mode="after")
+    def _reductions_beside_have_names(self) -> Self:
+        names = [reduction.name for reduction in self.beside]
+        if "" in names or len(set(names)) < len(names):
+            raise ValueError("each reduction in beside needs a name of its own, which tables use as its heading")
         return self
 
     @property
@@ -424,6 +493,9 @@ class Card(_Frozen):
     @model_validator(mode="after")
     def _published_values_are_of_members(self) -> Self:
         known = {entry.name for entry in (*self.tasks, *self.aggregates)}
+        for aggregate in self.aggregates:
+            for reduction in (aggregate.reduction, *aggregate.beside):
+                known.update(reduction.task_names(), reduction.group_names())
         for value in self.published:
             if value.task not in known:
                 raise ValueError(
@@ -466,7 +538,10 @@ def read_card(path: Path) -> Card:
         entries = table.get(kind, [])
         table[kind] = [_merge(inherited, entry) | {"benchmark": table.get("name", "")} for entry in entries]
     try:
-        return Card.model_validate(table)
+        tables = _PublishedTables.model_validate({"published_tables": table.get("published_tables", [])})
+        cells = [cell for published in tables.published_tables for cell in published.cells()]
+        own = {key: value for key, value in table.items() if key != "published_tables"}
+        return Card.model_validate(own | {"published": [*table.get("published", []), *cells]})
     except ValidationError as error:
         raise CardError(f"{path.name}: {_first_problem(error, table)}") from error
 
@@ -493,7 +568,8 @@ def _first_problem(error: ValidationError, table: Mapping[str, Any]) -> str:
 
 
 def _near_key(key: str) -> str:
-    models = (Card, TaskCard, AggregateCard, BenchmarkCard, Source, Prompt, Counts, Dangling, Published, Reduction)
+    entries = (Card, TaskCard, AggregateCard, BenchmarkCard, PublishedTable)
+    models = (*entries, Source, Prompt, Counts, Dangling, Published, Reduction)
     return did_you_mean(key, {name for model in models for name in model.model_fields})
 
 
