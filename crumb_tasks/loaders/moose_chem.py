@@ -1,8 +1,8 @@
 """TOMATO-Chem, the data of MOOSE-Chem (Yang et al. 2024, arXiv 2410.07076): a research question and what inspired it.
 
 The sheet ``Overall`` holds 51 papers with the question that each set out from and the titles of the papers that
-inspired it; ``Inspiration_Corpus_<size>.json`` is a list of ``[title, abstract]`` to find those among. Upstream traps: a
-question or survey that gives the answer away has a stricter wording in a second column, where otherwise ``NA`` stands;
+inspired it; ``Inspiration_Corpus_<size>.json`` is a list of ``[title, abstract]`` to find them in. Upstream traps: a
+question or survey that gives the answer away has a stricter wording in a second column, where else ``NA`` stands;
 titles in the sheet differ from the corpus in line breaks, dashes and marks; two corpora hold papers twice.
 """
 
