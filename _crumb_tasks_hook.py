@@ -1,8 +1,9 @@
 """Start-up hook: makes MTEB's own commands know the tasks of crumb_tasks.
 
-Python runs this once at start, through ``crumb_tasks.pth``. It puts a finder on ``sys.meta_path`` that looks at no import
-but those of `_TARGETS`, the modules from which MTEB collects its tasks, benchmarks, menus and models. When one of them has
-been executed, `crumb_tasks._inject` adds ours to it. Nothing else is touched, and no failure of ours stops MTEB.
+Python runs this once at start, through ``crumb_tasks.pth``. It puts a finder on ``sys.meta_path`` that looks at no
+import but those of `_TARGETS`, the modules from which MTEB collects its tasks, benchmarks, menus and models. When one
+of them has been executed, `crumb_tasks._inject` adds ours to it. Nothing else is touched, and no failure of ours stops
+MTEB.
 
 ``CRUMB_TASKS_DISABLE=1`` turns it off; ``CRUMB_TASKS_STRICT=1`` raises what goes wrong instead of logging it.
 """
@@ -10,12 +11,14 @@ been executed, `crumb_tasks._inject` adds ours to it. Nothing else is touched, a
 import os
 import sys
 
-_TARGETS = frozenset((
-    "mteb.tasks",
-    "mteb.benchmarks.benchmarks",
-    "mteb.benchmarks._leaderboard_menu",
-    "mteb.models.model_implementations",
-))
+_TARGETS = frozenset(
+    (
+        "mteb.tasks",
+        "mteb.benchmarks.benchmarks",
+        "mteb.benchmarks._leaderboard_menu",
+        "mteb.models.model_implementations",
+    )
+)
 
 
 def _is_set(name):

@@ -4,8 +4,8 @@ Runs in an environment where crumb_tasks is installed:
 
     python benchmarks/startup.py [--pairs 500]
 
-With and without the hook alternate, and so does which of them comes first, so that a machine that warms up or gets busy hits
-both alike. They are two bare virtual environments of the same interpreter; one has our three start-up files.
+With and without the hook alternate, and so does which of them comes first, so that a machine that warms up or gets
+busy hits both alike. They are two bare virtual environments of the same interpreter; one has our three start-up files.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ def main() -> None:
         )
         return float(shown.stdout)
 
-    imports = interleave(
-        lambda: import_seconds("crumb_tasks"), lambda: import_seconds("numpy"), max(1, pairs // 10)
-    )
+    imports = interleave(lambda: import_seconds("crumb_tasks"), lambda: import_seconds("numpy"), max(1, pairs // 10))
     report("import crumb_tasks and import numpy", *imports)
 
 

@@ -1,7 +1,7 @@
 """Complex-retrieval benchmarks as a plugin for MTEB.
 
-After ``pip install crumb-tasks`` MTEB's own commands know the tasks: ``mteb run -t CRUMB -m MODEL``. Importing this package
-is cheap and changes nothing; the names below are loaded when they are first used.
+After ``pip install crumb-tasks`` MTEB's own commands know the tasks: ``mteb run -t CRUMB -m MODEL``. Importing this
+package is cheap and changes nothing; the names below are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def register() -> None:
 
     _crumb_tasks_hook.install()
     if "mteb" in sys.modules:
-        from crumb_tasks import plugin
+        from crumb_tasks.plugin import register as register_now
 
-        plugin.register()
+        register_now()
 
 
 def __getattr__(name: str) -> object:

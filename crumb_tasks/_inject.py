@@ -1,7 +1,7 @@
 """What happens when MTEB executes a module from which it collects its registries.
 
-The finder of ``_crumb_tasks_hook`` calls `wrap`. It finds the module as Python would have, and has the module's loader call
-one handler after the module ran. An error of MTEB passes through; an error of ours becomes one log line.
+The finder of ``_crumb_tasks_hook`` calls `wrap`. It finds the module as Python would have, and has the module's loader
+call one handler after the module ran. An error of MTEB passes through; an error of ours becomes one log line.
 Standard library only: this runs inside ``import mteb``.
 """
 

@@ -1,7 +1,7 @@
 """A site directory with our start-up files and a tiny mteb, and the interpreters to run it on.
 
-Real mteb takes seconds to import and has no say in most of what the hook must survive. The stand-in has the modules that the
-hook looks for and collects its registry as mteb does: from the classes of ``mteb.tasks``, once, at import.
+Real mteb takes seconds to import and has no say in most of what the hook must survive. The stand-in has the modules
+that the hook looks for and collects its registry as mteb does: from the classes of ``mteb.tasks``, once, at import.
 """
 
 from __future__ import annotations
@@ -80,7 +80,14 @@ def start(*command: str, cwd: Path | None = None, **environment: str) -> subproc
     """Run a command without this session's Python variables and return what it printed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CRUMB_TASKS_"))}
     return subprocess.run(
-        command, cwd=cwd, env=kept | environment, capture_output=True, text=True, encoding="utf-8", check=False, timeout=600
+        command,
+        cwd=cwd,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=600,
     )
 
 

@@ -76,7 +76,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout whose only card is ODD_CARD; run commands in it."""
     folder = tmp_path_factory.mktemp("odd")
     shutil.copytree(
-        ROOT / "crumb_tasks", folder / "crumb_tasks", ignore=shutil.ignore_patterns("__pycache__", "samples", "task_metadata")
+        ROOT / "crumb_tasks",
+        folder / "crumb_tasks",
+        ignore=shutil.ignore_patterns("__pycache__", "samples", "task_metadata"),
     )
     (folder / "task_metadata").mkdir()
     (folder / "task_metadata" / "odd.toml").write_text(ODD_CARD, encoding="utf-8")
@@ -179,12 +181,15 @@ def test_every_card_can_be_shown(name: str, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.startswith(name)
 
 
-@pytest.mark.parametrize(("arguments", "line"), [
-    (["lst"], "there is no command 'lst'; did you mean 'list'? (crumb-tasks --help lists all)"),
-    (["list", "--jsn"], "unrecognized arguments: --jsn (crumb-tasks --help explains)"),
-    ([], "the following arguments are required: COMMAND (crumb-tasks --help explains)"),
-    (["show", "OddOpn"], "no card has 'OddOpn'; did you mean 'OddOpen'"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["lst"], "there is no command 'lst'; did you mean 'list'? (crumb-tasks --help lists all)"),
+        (["list", "--jsn"], "unrecognized arguments: --jsn (crumb-tasks --help explains)"),
+        ([], "the following arguments are required: COMMAND (crumb-tasks --help explains)"),
+        (["show", "OddOpn"], "no card has 'OddOpn'; did you mean 'OddOpen'"),
+    ],
+)
 def test_misuse_is_one_line_and_exit_code_2(odd: Path, arguments: list[str], line: str) -> None:
     """What is wrong and what to do, on stderr, without a traceback."""
     shown = run(*arguments, cwd=odd)
@@ -199,10 +204,9 @@ def test_debug_shows_the_traceback(odd: Path) -> None:
     assert "Traceback" in run("show", "x", cwd=odd, CRUMB_TASKS_DEBUG="1").stderr
 
 
-def test_unexpected_errors_are_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unexpected_errors_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A bug of ours says where to look and exits 1, as a finding does."""
+
     def fail(_: object) -> int:
         raise KeyError("x\ny")
 

@@ -1,6 +1,6 @@
 """The start-up hook: it makes MTEB know our tasks, and whatever breaks on our side, MTEB goes on.
 
-Each guard was provoked once with real mteb; here a stand-in provokes it again, on this Python and the newest one around.
+Each guard was provoked once with real mteb; here a stand-in provokes it again, on this Python and the newest around.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def test_errors_of_mteb_pass_through(site: SiteDirectory) -> None:
 
 
 def test_loader_is_pristine_after_the_import(site: SiteDirectory) -> None:
-    """inspect reads mteb's source as before, and a reload registers again."""
+    """Tools that inspect read mteb's source as before, and a reload registers again."""
     shown = site.run(
         "import importlib, inspect, mteb.tasks\n"
         "print(inspect.getsource(mteb.tasks).split()[:2], vars(mteb.tasks.__loader__).keys())\n"
@@ -189,19 +189,26 @@ def test_mteb_in_a_zip_is_reached(site: SiteDirectory) -> None:
     assert shown.stdout == "CRUMB NFCorpus\nCRUMB mteb.zip\n"
 
 
-@pytest.mark.parametrize("code", [
-    "import crumb_tasks; crumb_tasks.register(); crumb_tasks.register(); import mteb; print(*mteb.TASK_LIST)",
-    "import mteb, crumb_tasks; crumb_tasks.register(); print(mteb.tasks.CRUMB.__name__, 'NFCorpus')",
-], ids=["before mteb", "after mteb"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import crumb_tasks; crumb_tasks.register(); crumb_tasks.register(); import mteb; print(*mteb.TASK_LIST)",
+        "import mteb, crumb_tasks; crumb_tasks.register(); print(mteb.tasks.CRUMB.__name__, 'NFCorpus')",
+    ],
+    ids=["before mteb", "after mteb"],
+)
 def test_register_reaches_where_no_pth_is_read(site: SiteDirectory, code: str) -> None:
-    """With PYTHONPATH, `pip --target` or a zip Python reads no .pth: register() does it, before or after mteb, repeatedly."""
+    """With PYTHONPATH, `pip --target` or a zip Python reads no .pth: register() does it, before or after mteb."""
     assert site.run(SHOW_TASKS, reads_pth=False).stdout == "NFCorpus\n"
     assert site.run(code, reads_pth=False).stdout == "CRUMB NFCorpus\n"
 
 
 def test_register_imports_no_mteb(site: SiteDirectory) -> None:
     """register() before mteb costs one finder; it works without mteb and respects CRUMB_TASKS_DISABLE=1."""
-    code = "import crumb_tasks; crumb_tasks.register(); print('mteb' in sys.modules, sum('crumb' in type(f).__module__ for f in sys.meta_path))"
+    code = (
+        "import crumb_tasks; crumb_tasks.register()\n"
+        "print('mteb' in sys.modules, sum('crumb' in type(finder).__module__ for finder in sys.meta_path))"
+    )
 
     assert site.run(code).stdout == "False 1\n"
     assert site.run(code, CRUMB_TASKS_DISABLE="1").stdout == "False 0\n"

@@ -186,11 +186,13 @@ def test_hook_is_active_in_an_installed_environment(environment: Environment, fl
 
 def test_without_site_there_is_no_hook(environment: Environment) -> None:
     """-S turns site-packages off, and with it the hook."""
-    assert environment.run("import sys; print(len([f for f in sys.meta_path if 'crumb' in str(f)]))", "-S").stdout == "0\n"
+    assert (
+        environment.run("import sys; print(len([f for f in sys.meta_path if 'crumb' in str(f)]))", "-S").stdout == "0\n"
+    )
 
 
 def test_spawned_processes_have_the_hook(environment: Environment, tmp_path: Path) -> None:
-    """multiprocessing's spawn starts a new interpreter, which has the hook as well and can import us."""
+    """Spawn, as multiprocessing does it, starts a new interpreter, which has the hook as well and can import us."""
     script = tmp_path / "spawn.py"
     script.write_text(
         "import multiprocessing, sys\n"
@@ -206,9 +208,7 @@ def test_spawned_processes_have_the_hook(environment: Environment, tmp_path: Pat
     assert start(environment.python, str(script)).stdout == "[True]\n"
 
 
-def test_target_install_needs_register(
-    new_environment: Callable[[], Environment], wheel: Path, tmp_path: Path
-) -> None:
+def test_target_install_needs_register(new_environment: Callable[[], Environment], wheel: Path, tmp_path: Path) -> None:
     """Python reads no .pth below `pip install --target`: the hook is off until crumb_tasks.register()."""
     environment = new_environment()
     environment.install(wheel, "--target", str(tmp_path))

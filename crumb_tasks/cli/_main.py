@@ -1,9 +1,9 @@
 """How ``crumb-tasks`` finds and runs a command.
 
 Each module beside this one whose name has no underscore in front is a command of the same name. It has
-``add_parser(subparsers)``, which adds its parser, and ``run(args)``, which returns the exit code: 0, 1 for a finding about
-data or results, 2 for misuse. Only the module of the command that is asked for is imported (all of them for ``--help``),
-so no module may import torch, mteb or datasets before its ``run``.
+``add_parser(subparsers)``, which adds its parser, and ``run(args)``, which returns the exit code: 0, 1 for a finding
+about data or results, 2 for misuse. Only the module of the command that is asked for is imported (all of them for
+``--help``), so no module may import torch, mteb or datasets before its ``run``.
 
 This stands in no ``__init__``: there the module of the command ``list`` would hide the builtin.
 """
@@ -90,9 +90,9 @@ def _run(arguments: list[str]) -> int:
     needed = names if asked is None else (asked,)
     args = make_parser(() if "--version" in arguments[:1] else needed).parse_args(arguments)
     if getattr(args, "data", None) is not None:
-        from crumb_tasks import sources
+        from crumb_tasks.sources import set_data_root
 
-        sources.set_data_root(args.data)
+        set_data_root(args.data)
     code: int = command_module(args.command).run(args)
     return code
 

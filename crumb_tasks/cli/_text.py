@@ -37,7 +37,9 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
     """Return ``rows`` under ``head`` in aligned columns; with ``width`` the lines are cut to it."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
+    lines = [
+        "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    ]
     if width is not None:
         lines = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
     return "\n".join(lines)

@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     benchmarks = [benchmark for card in cards for benchmark in card.benchmarks]
     if benchmarks:
         print("\nFor mteb run -b: " + ", ".join(benchmark.name for benchmark in benchmarks))
-    print(f"\n{_LEGEND}")
+    print()
+    print(textwrap.fill(_LEGEND, width=100))
     return 0
 
 
@@ -79,7 +81,14 @@ def _task_row(task: TaskCard) -> tuple[str, ...]:
 
 def _aggregate_row(card: AggregateCard) -> tuple[str, ...]:
     size = f"{len(card.task_names)} tasks"
-    return (card.name, card.benchmark, " ".join(card.splits), size, ", ".join(marks(card)), card.need or card.description)
+    return (
+        card.name,
+        card.benchmark,
+        " ".join(card.splits),
+        size,
+        ", ".join(marks(card)),
+        card.need or card.description,
+    )
 
 
 def _number(value: int | None) -> str:
@@ -93,7 +102,10 @@ def _queries(task: TaskCard, split: str) -> int | None:
 
 def _task_entry(task: TaskCard) -> dict[str, Any]:
     counts = {"queries", "documents", "passages", "qrels"}
-    sizes = {split: task.expected[split].model_dump(include=counts) if split in task.expected else None for split in task.splits}
+    sizes = {
+        split: task.expected[split].model_dump(include=counts) if split in task.expected else None
+        for split in task.splits
+    }
     return {
         "name": task.name,
         "benchmark": task.benchmark,

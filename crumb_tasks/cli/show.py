@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from crumb_tasks.cards import AggregateCard, BenchmarkCard, Card, Counts, Reduction, Source, TaskCard, read_cards
 from crumb_tasks.cli._text import add_command, paragraph
 from crumb_tasks.cli.list import marks
 from crumb_tasks.errors import UsageError, did_you_mean
 
+_Entry: TypeAlias = TaskCard | AggregateCard | BenchmarkCard
 _KINDS = {
     "retrieval": "retrieval over the corpus",
     "reranking": "re-ranking of each query's candidates",
@@ -31,7 +32,9 @@ def add_parser(subparsers: Any) -> None:
         "Show a card: the need it tests, what counts as relevant, how it is scored, where its data and the published "
         "numbers come from, and what users should know.",
     )
-    parser.add_argument("name", metavar="NAME", help="a task, an aggregate or a benchmark (crumb-tasks list names them)")
+    parser.add_argument(
+        "name", metavar="NAME", help="a task, an aggregate or a benchmark (crumb-tasks list names them)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,17 +43,23 @@ def run(args: argparse.Namespace) -> int:
     found = [
         "\n".join(line for line in describe(card, entry) if line)
         for card in cards
-        for entry in (*card.tasks, *card.aggregates, *card.benchmarks)
+        for entry in _entries(card)
         if args.name == entry.name or args.name in getattr(entry, "aliases", ())
     ]
     if not found:
-        known = {entry.name for card in cards for entry in (*card.tasks, *card.aggregates, *card.benchmarks)}
+        known = {entry.name for card in cards for entry in _entries(card)}
         raise UsageError(f"no card has '{args.name}'{did_you_mean(args.name, known)} (crumb-tasks list shows all)")
     print("\n\n".join(found))
     return 0
 
 
-def describe(card: Card, entry: TaskCard | AggregateCard | BenchmarkCard) -> Iterator[str]:
+def _entries(card: Card) -> Iterator[_Entry]:
+    yield from card.tasks
+    yield from card.aggregates
+    yield from card.benchmarks
+
+
+def describe(card: Card, entry: _Entry) -> Iterator[str]:
     """Yield the paragraphs about ``entry``; those without content are empty."""
     if isinstance(entry, TaskCard):
         yield from _describe_task(entry)
@@ -60,7 +69,9 @@ def describe(card: Card, entry: TaskCard | AggregateCard | BenchmarkCard) -> Ite
         yield from _describe_benchmark(entry)
     for fact in (*card.facts, *getattr(entry, "facts", ())):
         yield paragraph("note", fact)
-    for value in (value for value in card.published if value.task == entry.name and not isinstance(entry, BenchmarkCard)):
+    for value in (
+        value for value in card.published if value.task == entry.name and not isinstance(entry, BenchmarkCard)
+    ):
         setting = f", {value.setting}" if value.setting else ""
         source = value.source if value.verified else f"{value.source}; secondary source"
         yield paragraph("published", f"{value.system}: {value.measure} {value.value:g}{setting} ({source})")
@@ -110,7 +121,9 @@ def _judgements(task: TaskCard) -> str:
 def _aggregation(task: TaskCard) -> str:
     parts = ["MaxP: a document ranks where its best passage does"] if task.max_passage else []
     parts += ["mean over the judged queries of the collection; one that a run lacks counts 0"]
-    parts += ["queries are variants of base queries (Robustness@k takes the worst of each group)"] if task.groups else []
+    parts += (
+        ["queries are variants of base queries (Robustness@k takes the worst of each group)"] if task.groups else []
+    )
     parts += ["a query's own document is taken out first"] if task.exclude_self else []
     return "; ".join(parts)
 
@@ -127,9 +140,15 @@ def _query_text(task: TaskCard) -> str:
 
 
 def _split(upstream: str, counts: Counts | None) -> str:
-    known = [] if counts is None else [
-        f"{value} {name}" for name in ("queries", "documents", "passages", "qrels") if (value := getattr(counts, name)) is not None
-    ]
+    known = (
+        []
+        if counts is None
+        else [
+            f"{value} {name}"
+            for name in ("queries", "documents", "passages", "qrels")
+            if (value := getattr(counts, name)) is not None
+        ]
+    )
     doubt = "" if counts is None or counts.verified else " (numbers from a secondary source)"
     return f"the upstream's '{upstream}'" + (": " + ", ".join(known) if known else "") + doubt
 
@@ -153,7 +172,9 @@ def _describe_aggregate(card: AggregateCard) -> Iterator[str]:
     yield _optional("marks", ", ".join(marks(card)))
     yield _optional("description", card.description if card.title else "")
     yield _optional("need", card.need)
-    yield paragraph("score", f"{card.reduction.mean} mean of the members' {card.measure}; no value while a member is missing")
+    yield paragraph(
+        "score", f"{card.reduction.mean} mean of the members' {card.measure}; no value while a member is missing"
+    )
     yield from _members(card.reduction, 0)
     yield paragraph("splits", ", ".join(card.splits))
     yield _optional("shown beside", ", ".join(card.reported))
@@ -179,5 +200,7 @@ def _describe_benchmark(card: BenchmarkCard) -> Iterator[str]:
     yield _optional("description", card.description if card.display_name else "")
     yield _optional("aliases", ", ".join(card.aliases))
     yield _optional("tasks", ", ".join(card.tasks))
-    yield _optional("ranked by", f"the aggregate {card.aggregate}, column '{card.column}'" if card.aggregate else card.column)
+    yield _optional(
+        "ranked by", f"the aggregate {card.aggregate}, column '{card.column}'" if card.aggregate else card.column
+    )
     yield _optional("reference", card.reference)
