@@ -22,8 +22,8 @@ from crumb_tasks.sources import cache_dir, written_whole
 
 KEPT_FROM = 32 << 20
 _FORMAT = "1"  # raise it when what a kept file holds changes
-_BATCH_ROWS = 1 << 14
-_BATCH_BYTES = 64 << 20  # far below the 2 GiB that one chunk of Arrow's string type can address
+_BATCH_ROWS = 1 << 13
+_BATCH_BYTES = 16 << 20  # bounds memory; one chunk of Arrow's string type could address 2 GiB
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,8 @@ def _keep(path: Path, layout: Layout, empty_text: str, kept: Path) -> None:
                 ids.append(batch.column("id"))
             _refuse_repeated_ids(pa.chunked_array(ids, pa.string()), path, layout)
             counts = {"n_empty": str(batches.n_empty), "n_orphans": str(batches.n_orphans)}
-            writer.write_batch(batches.schema.empty_table().to_batches()[0], custom_metadata=counts)
+            nothing = pa.RecordBatch.from_pylist([], schema=batches.schema)
+            writer.write_batch(nothing, custom_metadata=counts)
     for old in kept.parent.glob(f"{kept.name.partition('-')[0]}-*.arrow"):
         if old != kept:
             old.unlink(missing_ok=True)

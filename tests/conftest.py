@@ -1,0 +1,46 @@
+"""Fixtures that several test modules share: real data where they lie beside the checkout, and a clean environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test reaches for a network
+
+ROOT = Path(__file__).resolve().parent.parent
+_UPSTREAM_PLACE_BY_FOLDER = {
+    "analobench": "JHU-CLSP/AnaloBench/data",
+    "moose_chem": "ZonglinY/MOOSE-Chem/Data",
+}
+"""Where a folder of the shared data stands in its repository; they lie flat there."""
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees the user's data root, or another test's cache."""
+    monkeypatch.delenv("CRUMB_TASKS_DATA", raising=False)
+    monkeypatch.setenv("CRUMB_TASKS_CACHE", str(tmp_path / "crumb_tasks_cache"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data (``CRUMB_TASKS_SHARED``); its README says what it holds and under which licences."""
+    folder = Path(os.environ.get("CRUMB_TASKS_SHARED") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"real data are not in {folder}; CRUMB_TASKS_SHARED names their folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def upstream_root(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root with the real data in the layout of their repositories."""
+    root = tmp_path_factory.mktemp("data_root")
+    for folder, place in _UPSTREAM_PLACE_BY_FOLDER.items():
+        (root / place).mkdir(parents=True)
+        for file in (shared_data / folder).iterdir():
+            if file.is_file() and file.name != "SOURCE.md":
+                shutil.copyfile(file, root / place / file.name)
+    return root
