@@ -96,7 +96,12 @@ def _right_options(
     graded: Qrels,
     relevant_from: int,
 ) -> NDArray[np.bool_]:
-    """Return for each option whether it is right: the answer's position where the data has it, else its judgement."""
+    """Return for each option whether it is right: the answer where the data has it, else its judgement.
+
+    An option with the right text is right wherever it stands, so that a system which picks the text has full credit.
+    RAR-b's code never counts an answer whose text stands at an earlier position as well, since np.argmax returns the
+    earlier one: then only the answer's own position is right.
+    """
     grade_by_doc_by_query = graded.to_dict()
     right: list[bool] = []
     for query_id, of_query in zip(query_ids, options, strict=True):
@@ -105,7 +110,12 @@ def _right_options(
                 raise DataError(
                     f"query '{query_id}': the answer is option {answers[query_id]} of {len(of_query)}, counted from 0"
                 )
-            right.extend(position == answers[query_id] for position in range(len(of_query)))
+            answer = answers[query_id]
+            comes_first = of_query.index(of_query[answer]) == answer
+            right.extend(
+                document == of_query[answer] and (comes_first or position == answer)
+                for position, document in enumerate(of_query)
+            )
         else:
             grades = grade_by_doc_by_query[query_id]
             right.extend(grades.get(document, 0) >= relevant_from for document in of_query)
