@@ -51,7 +51,8 @@ def load_mteb_collection(name: str, split: str | None, subset: str | None) -> Co
 
 
 def _chosen_split(parts: Any, first: list[str]) -> str:
-    return next(name for name in (*first, *parts) if name in parts)
+    names: list[str] = [*first, *parts]
+    return next(name for name in names if name in parts)
 
 
 def _choose(name: str, what: str, parts: Any, wanted: str | None, first: list[str] | None = None) -> Any:

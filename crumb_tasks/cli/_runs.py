@@ -241,6 +241,17 @@ def published_values(target: Target, names: Iterable[str]) -> list[dict[str, Any
     return [value.model_dump(exclude={"task"}) for value in values if value.measure in wanted]
 
 
+def write_output(text: str, output: Path | None) -> None:
+    """Print ``text``, or write it to ``output``, which is replaced whole or not at all."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    from crumb_tasks.sources import written_whole
+
+    with written_whole(output) as file:
+        file.write(text.encode("utf-8"))
+
+
 def query_texts(collection: Collection) -> dict[str, str]:
     """Return the text of each query."""
     ids = collection.queries.column("id").to_pylist()

@@ -17,9 +17,9 @@ def add_parser(subparsers: Any) -> None:
         subparsers,
         "convert",
         "write a run file in another format",
-        "Read a run in any format (told by content) and write it in another (told by the new name: .trec .run .txt .tsv, "
-        ".jsonl, .json, _predictions.json, .parquet; with .gz or .zst compressed). Ties are written in the total order: score "
-        "descending, then document id descending; ranks are counted anew.",
+        "Read a run in any format (told by content) and write it in another (told by the new name: .trec .run .txt "
+        ".tsv, .jsonl, .json, _predictions.json, .parquet; with .gz or .zst compressed). Ties are written in the total "
+        "order: score descending, then document id descending; ranks are counted anew.",
     )
     parser.add_argument("source", metavar="IN", help="run file, plain or compressed; - reads standard input")
     parser.add_argument("target", metavar="OUT", help="file to write; replaced whole or not at all")

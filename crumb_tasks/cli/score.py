@@ -14,15 +14,23 @@ from typing import Any
 
 from crumb_tasks import __version__
 from crumb_tasks.cards import TaskCard
-from crumb_tasks.cli._runs import Collections, Scored, add_run_options, print_notes, published_values, score_file
+from crumb_tasks.cli._runs import (
+    Collections,
+    Scored,
+    add_run_options,
+    print_notes,
+    published_values,
+    score_file,
+    write_output,
+)
 from crumb_tasks.cli._text import add_command, paragraph, table
 from crumb_tasks.errors import RunError
 
 _DESCRIPTION = (
-    "Score run files: TREC, JSON lines of CRUMB's evaluator, MTEB's predictions, nested JSON (ranx, BEIR) or Parquet, plain or "
-    "compressed with gzip or zstd. Scores decide, ranks in a file are ignored; ties go to the higher document id, as in "
-    "trec_eval. The mean is over the task's judged queries: one that a run lacks counts 0. Values stand on standard output, "
-    "everything else on standard error."
+    "Score run files: TREC, JSON lines of CRUMB's evaluator, MTEB's predictions, nested JSON (ranx, BEIR) or Parquet, "
+    "plain or compressed with gzip or zstd. Scores decide, ranks in a file are ignored; ties go to the higher document "
+    "id, as in trec_eval. The mean is over the task's judged queries: one that a run lacks counts 0. Values stand on "
+    "standard output, everything else on standard error."
 )
 
 
@@ -66,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     text = as_json(scored, per_query=args.per_query) if args.json else None
     if text is None:
         text = as_csv(scored, per_query=args.per_query) if args.csv else as_text(scored, per_query=args.per_query)
-    _write(text, args.output)
+    write_output(text, args.output)
     return code
 
 
@@ -79,16 +87,6 @@ def _names(part: str) -> list[str]:
             names.append(part[start:at])
             start = at + 1
     return [name for name in (*names, part[start:]) if name.strip()]
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-        return
-    from crumb_tasks.sources import written_whole
-
-    with written_whole(output) as file:
-        file.write(text.encode("utf-8"))
 
 
 def as_json(scored: Sequence[Scored], *, per_query: bool) -> str:
@@ -148,7 +146,7 @@ def as_csv(scored: Sequence[Scored], *, per_query: bool) -> str:
         if per_query:
             for row in _query_objects(result):
                 writer.writerows((*head, row["query_id"], name, repr(value)) for name, value in row["measures"].items())
-        writer.writerows((*head, "", name, repr(value)) for name, value in (scores.summary | scores.extras).items())
+        writer.writerows((*head, "", name, repr(value)) for name, value in {**scores.summary, **scores.extras}.items())
     return text.getvalue()
 
 

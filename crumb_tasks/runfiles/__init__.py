@@ -1,4 +1,4 @@
-"""Run files ↔ `Run`: TREC, JSON lines of CRUMB's evaluator, MTEB's predictions, nested JSON, Parquet; plain, gzip or zstd.
+"""Run files ↔ `Run`: TREC, JSON lines of CRUMB's evaluator, MTEB's predictions, nested JSON, Parquet; gzip or zstd.
 
 The only exception that leaves a reader is `RunFileError`, with path and line (and `UsageError` for a wrong argument).
 """

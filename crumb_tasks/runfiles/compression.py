@@ -1,7 +1,8 @@
 """The bytes of a run file: peeked at, hashed, decompressed as they are read, and bounded.
 
-Compression is told by magic bytes, never by a suffix. Two limits keep a reader's memory and time within its input: compressed data
-may grow to `GROWTH_LIMIT` times their size (but always to `FREE_BYTES`), and a line may hold `LINE_LIMIT` bytes.
+Compression is told by magic bytes, never by a suffix. Two limits keep a reader's memory and time within its input:
+compressed data may grow to `GROWTH_LIMIT` times their size (but always to `FREE_BYTES`), and a line may hold
+`LINE_LIMIT` bytes.
 """
 
 from __future__ import annotations
@@ -166,8 +167,8 @@ class RunBytes:
             total += len(block)
             if total > max(FREE_BYTES, GROWTH_LIMIT * self.n_read):
                 raise self.error(
-                    f"decompressed data passed {FREE_BYTES // 2**20} MiB and {GROWTH_LIMIT} times their compressed size; "
-                    "stopped. If the file is what you think it is, decompress it first"
+                    f"decompressed data passed {FREE_BYTES // 2**20} MiB and {GROWTH_LIMIT} times their compressed "
+                    "size: stopped; if the file is what you think it is, decompress it first"
                 )
             yield block
 

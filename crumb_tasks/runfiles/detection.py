@@ -62,5 +62,5 @@ def detect(source: RunBytes) -> Format:
 
 
 def _is_lines(text: bytes) -> bool:
-    """Return whether an object is a line of CRUMB's format: no nested run holds a list, and no document is an object."""
+    """Whether an object is a line of CRUMB's format: no nested run holds a list, and no document is an object."""
     return _ITEMS.search(text) is not None or _QUERY_OBJECT.match(text) is not None

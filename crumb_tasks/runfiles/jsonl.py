@@ -1,8 +1,9 @@
-"""JSON lines as CRUMB's evaluator reads them: ``{"query": {"id": …}, "items": [{"id": …, "score": …}, …]}``, one query a line.
+"""JSON lines as CRUMB's evaluator reads them, one query a line.
 
-Only ids, scores and, where a line has them, winning passages (``passage_id``) are kept; everything else in a line is skipped without
-being built. A line that the fast decoder refuses is read again by the standard library, which either explains it or,
-for what Python's own ``json`` writes beyond the standard (``Infinity``), accepts it.
+``{"query": {"id": …}, "items": [{"id": …, "score": …}, …]}``. Only ids, scores and, where a line has them, winning
+passages (``passage_id``) are kept; everything else in a line is skipped without being built. A line that the fast
+decoder refuses is read again by the standard library, which either explains it or, for what Python's own ``json``
+writes beyond the standard (``Infinity``), accepts it.
 """
 
 from __future__ import annotations
@@ -78,17 +79,12 @@ class JsonlReader:
 
     def _add(self, number: int, line: _Line) -> None:
         items = line.items
-        ids = [item.id for item in items]
-        passages = [item.passage_id for item in items] if items and items[0].passage_id is not None else None
-        query_id, *doc_ids = self._text([line.query.id, *ids])
-        if passages is None:
-            if any(item.passage_id is not None for item in items):
-                raise self._source.error("only some documents have a passage_id; give it to all or to none", number)
-            kept = None
-        else:
-            if None in passages:
-                raise self._source.error("only some documents have a passage_id; give it to all or to none", number)
-            kept = self._text([passage for passage in passages if passage is not None])
+        query_id, *doc_ids = self._text([line.query.id, *[item.id for item in items]])
+        passages = [item.passage_id for item in items]
+        n_without = passages.count(None)
+        if n_without not in {0, len(items)}:
+            raise self._source.error("only some documents have a passage_id; give it to all or to none", number)
+        kept = None if n_without or not items else self._text([passage for passage in passages if passage is not None])
         if query_id == "" or "" in doc_ids:
             raise self._source.error("an id is empty; every query and document needs one", number)
         self._columns.add_ranking(query_id, doc_ids, [item.score for item in items], number, kept)

@@ -1,7 +1,7 @@
-"""Nested JSON: ``{query: {document: score}}`` of ranx and BEIR, and MTEB's predictions, ``{subset: {split: {query: {…}}}}``.
+"""Nested JSON: ``{query: {document: score}}`` of ranx and BEIR, ``{subset: {split: {query: {…}}}}`` of MTEB.
 
-Such a file is one JSON value, often a single line of hundreds of megabytes. It is read query by query: a scanner walks the outer
-levels, and only one query's object is decoded at a time.
+Such a file is one JSON value, often a single line of hundreds of megabytes. It is read query by query: a scanner walks
+the outer levels, and only one query's object is decoded at a time.
 """
 
 from __future__ import annotations

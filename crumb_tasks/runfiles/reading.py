@@ -48,7 +48,8 @@ def read_run(path: Path | str, format: str = "auto", *, repeats: Repeats = "refu
     Args:
         path: The file, plain or compressed with gzip or zstd; ``-`` for standard input.
         format: ``auto`` tells by content; ``trec``, ``jsonl``, ``mteb``, ``json``, ``parquet``.
-        repeats: ``best`` keeps the higher score of a document that a query holds twice, as passages under their document's id do.
+        repeats: ``best`` keeps the higher score of a document that a query holds twice, as passages do that carry
+            their document's id.
 
     Raises:
         RunFileError: The file cannot be read; carries path and line.

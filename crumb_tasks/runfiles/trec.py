@@ -1,7 +1,7 @@
 """TREC runs: ``query Q0 document rank score tag``, one row a line, columns parted by spaces or tabs.
 
-Scores decide; ranks are read only to say when they contradict the scores (trec_eval ignores them as well). Rows of five and four
-columns are read where their meaning is certain.
+Scores decide; ranks are read only to say when they contradict the scores (trec_eval ignores them as well). Rows of
+five and four columns are read where their meaning is certain.
 """
 
 from __future__ import annotations
@@ -133,13 +133,14 @@ class TrecReader:
         for line, token in zip(rows.lines.tolist(), rows.column(1), strict=True):
             if (token.lower() == _FIXED) != has_fixed:
                 raise self._source.error(
-                    f"column 2 is {ascii(token)[1:]} here and not on other lines, so what the {layout.n_columns} columns mean is "
-                    f"unclear; {_EXPECTED}",
+                    f"column 2 is {ascii(token)[1:]} here and not on other lines, so what the {layout.n_columns} "
+                    f"columns mean is unclear; {_EXPECTED}",
                     line,
                 )
         if not has_fixed and not has_ranks:
             raise self._source.error(
-                f"column 3 holds something that is no rank, so what the {layout.n_columns} columns mean is unclear; {_EXPECTED}",
+                f"column 3 holds something that is no rank, so what the {layout.n_columns} columns mean is unclear; "
+                f"{_EXPECTED}",
                 int(rows.lines[0]),
             )
 
@@ -169,7 +170,7 @@ class TrecReader:
         is_last = at == block.count(b"\n") and not self._ends_whole
         if is_last and found < layout.n_columns:
             return self._source.error(
-                f"the file was cut in this line: expected {layout.n_columns} columns, found {found}; write the run again",
+                f"the file was cut in this line: expected {layout.n_columns} columns, found {found}; write it again",
                 line,
             )
         if b"\r" in text.rstrip(b"\r"):
@@ -294,4 +295,7 @@ def note_short_last_query(counts: NDArray[np.int64], query_ids: Sequence[str]) -
     """Return a note when only the last query has fewer documents than the depth that all others share."""
     if len(counts) < 3 or counts[-1] >= counts[0] or not (counts[:-1] == counts[0]).all() or counts[0] < 2:
         return None
-    return f"the last query '{query_ids[-1]}' has {counts[-1]} documents where all {len(counts) - 1} others have {counts[0]}: was the file cut?"
+    return (
+        f"the last query '{query_ids[-1]}' has {counts[-1]} documents where all {len(counts) - 1} others have "
+        f"{counts[0]}: was the file cut?"
+    )

@@ -51,15 +51,16 @@ def write_run(
     split: str = "test",
     subset: str = "default",
 ) -> None:
-    """Write ``run`` to ``path``, compressed where the name ends in ``.gz`` or ``.zst``; an existing file is replaced at the end.
+    """Write ``run`` to ``path``, which is replaced when all of it is written; ``.gz`` and ``.zst`` are compressed.
 
-    Winning passages are kept by ``jsonl`` and ``parquet`` (``passage_id``); the other formats have no place for them. Empty
-    rankings have no place in ``trec`` and ``parquet``; scoring counts an empty ranking and a missing one alike.
+    Winning passages are kept by ``jsonl`` and ``parquet`` (``passage_id``); the other formats have no place for them.
+    Empty rankings have no place in ``trec`` and ``parquet``; scoring counts an empty ranking and a missing one alike.
 
     Args:
         run: The rankings.
         path: The file.
-        format: ``auto`` tells by name: ``.trec .run .txt .tsv``, ``.jsonl``, ``.json``, ``_predictions.json``, ``.parquet``.
+        format: ``auto`` tells by name: ``.trec .run .txt .tsv``, ``.jsonl``, ``.json``, ``_predictions.json``,
+            ``.parquet``.
         tag: The system's name: the last column of TREC, the model's name in MTEB's predictions.
         split: The split in MTEB's predictions.
         subset: The subset in MTEB's predictions.
@@ -103,7 +104,8 @@ def _refuse_what_cannot_be_written(run: Run, kind: Format, tag: str) -> None:
         row = int(np.flatnonzero(~np.isfinite(run.scores))[0])
         query_id = run.query_ids[int(run.row_queries[row])]
         raise RunError(
-            f"query '{query_id}': JSON cannot hold the infinite score of '{run.documents.ids[run.codes[row]]}'; write TREC or Parquet"
+            f"query '{query_id}': JSON cannot hold the infinite score of '{run.documents.ids[run.codes[row]]}'; "
+            "write TREC or Parquet"
         )
 
 

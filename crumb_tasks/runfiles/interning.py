@@ -1,0 +1,54 @@
+"""Codes for ids that come in pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from crumb_tasks.runs import Vocabulary
+
+_FEWEST = 2**18
+
+
+class Interner:
+    """Replaces ids by codes while they arrive.
+
+    Ids wait until hashing the known ones again costs no more than hashing those that wait, so that the whole costs as
+    much as one pass or two, and memory follows the distinct ids and not the text.
+    """
+
+    def __init__(self) -> None:
+        self._found = pa.array([], type=pa.string())
+        self._waiting: list[pa.Array] = []
+        self._n_waiting = 0
+        self._codes: list[NDArray[np.int32]] = []
+
+    def add(self, ids: pa.Array) -> None:
+        """Add ids, none of them null."""
+        self._waiting.append(ids)
+        self._n_waiting += len(ids)
+        if self._n_waiting >= max(_FEWEST, len(self._found)):
+            self._encode()
+
+    def finish(self) -> tuple[Vocabulary, NDArray[np.int32]]:
+        """Return the vocabulary and the code of each id in the order of arrival."""
+        self._encode()
+        order = pc.sort_indices(self._found).to_numpy()
+        code_by_found = np.empty(len(order), dtype=np.int32)
+        code_by_found[order] = np.arange(len(order), dtype=np.int32)
+        vocabulary = Vocabulary(self._found.take(pa.array(order)))
+        codes = np.concatenate([np.empty(0, dtype=np.int32), *self._codes])
+        self._codes = []
+        return vocabulary, code_by_found[codes]
+
+    def _encode(self) -> None:
+        if not self._waiting:
+            return
+        encoded = pa.chunked_array([self._found, *self._waiting]).dictionary_encode().combine_chunks()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.unify_dictionaries().chunk(0)
+        codes = encoded.indices.to_numpy(zero_copy_only=False)[len(self._found) :]
+        self._codes.append(codes.astype(np.int32))
+        self._found, self._waiting, self._n_waiting = encoded.dictionary, [], 0
