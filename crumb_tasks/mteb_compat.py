@@ -191,6 +191,23 @@ def abstention_auc(confidence: Any, values: Any) -> float:
     return float(nauc(confidence, values))
 
 
+def rank_only(
+    task: Any, candidates: Mapping[tuple[str, str], Mapping[str, list[str]]], depth: int, first_stage: Mapping[str, Any]
+) -> None:
+    """Make a loaded retrieval task re-rank, as MTEB's ``convert_to_reranking`` does with its own prediction files.
+
+    Args:
+        task: An ``AbsTaskRetrieval`` whose data are loaded.
+        candidates: By subset and split the ids that each query may rank.
+        depth: How many documents of a ranking are kept.
+        first_stage: What the candidates are from; MTEB stores it with the scores.
+    """
+    for (subset, split), candidates_by_query in candidates.items():
+        task.dataset[subset][split]["top_ranked"] = candidates_by_query
+    task._top_k = depth
+    task._previous_results_model_meta = dict(first_stage)
+
+
 def emitted_by_retrieval(task: type[AbsTask] | AbsTask) -> frozenset[str]:
     """Return the score keys that MTEB's own retrieval scorer emits for ``task``; empty for other kinds of tasks."""
     from mteb.abstasks.retrieval import AbsTaskRetrieval

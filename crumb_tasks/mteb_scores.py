@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.measures import mteb_key, parse_measure
 from crumb_tasks.mteb_compat import abstention_auc
+from crumb_tasks.scoring import VERSION
 
 if TYPE_CHECKING:
     from crumb_tasks.request import Ranking
@@ -71,6 +72,7 @@ def score_dict(
         "n_unreturned_candidates": ranking.n_unreturned_candidates,
         "depth": depth,
         "revision": revision,
+        "scoring": VERSION,
         "qrels": dict(card.qrels) or {"graded": "graded"},
         "sample": card.sample,
         "notes": list(dict.fromkeys([*notes, *scores.notes])),

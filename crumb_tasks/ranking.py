@@ -69,6 +69,7 @@ def _rank_by_vectors(model: Any, request: Request) -> Ranking:
         candidates=request.candidates,
         num_proc=request.num_proc,
         timer=request.timer,
+        store=getattr(model, "embedding_store", None),
     )
     return Ranking(run)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from crumb_tasks.collection import Collection
     from crumb_tasks.request import QueryGroup, Ranking
+    from crumb_tasks.runs import Run
+    from crumb_tasks.scoring import Scores
 
 SUBSET = "default"
 """MTEB's name of the only subset of each of our tasks."""
@@ -133,6 +135,8 @@ class CardTask(AbsTaskRetrieval):
         super().__init__(*args, **kwargs)
         self._top_k = self.card.depth
         self._collections: dict[str, Collection] = {}
+        self.outcomes: dict[str, tuple[Run, Scores]] = {}
+        """By split what the last evaluation ranked and how it scored, until the data are unloaded."""
 
     def collection(self, split: str | None = None) -> Collection:
         """Return the collection of one split, loading it if need be.
@@ -181,6 +185,7 @@ class CardTask(AbsTaskRetrieval):
     def unload_data(self) -> None:
         """Free the collections."""
         self._collections.clear()
+        self.outcomes.clear()
         super().unload_data()
 
     def evaluate(self, model: Any, split: str = "test", *args: Any, **kwargs: Any) -> Mapping[str, Any]:
@@ -241,6 +246,7 @@ class CardTask(AbsTaskRetrieval):
 
         measures = measures_of(self.card)
         scores = score(ranking.run, collection, self.card, measures, max_passage="off", depth=self._top_k)
+        self.outcomes[collection.split] = (ranking.run, scores)
         revision = revision_of(self.card)
         return score_dict(self.card, scores, ranking, depth=self._top_k, revision=revision, notes=collection.notes)
 

@@ -22,9 +22,12 @@ from crumb_tasks.scoring.derived import choice_values, group_values, part_values
 from crumb_tasks.scoring.matching import Rules, match
 from crumb_tasks.scoring.result import Coverage, Scores
 
-__all__ = ["CRUMB_MEASURES", "MTEB_MEASURES", "Coverage", "Scores", "score"]
+__all__ = ["CRUMB_MEASURES", "MTEB_MEASURES", "VERSION", "Coverage", "Scores", "score"]
 
 Floats = NDArray[np.float64]
+
+VERSION: Final = 1
+"""Raised whenever a run's values change, so that a cached result of the old rules is computed again."""
 
 CRUMB_MEASURES: Final = ("nDCG@10", "nDCG@5", "P@10", "P@5", "R@10", "RR", "R@1000", "R@100", "RR@10")
 """The defaults of CRUMB's evaluator, and of a collection without a card."""
