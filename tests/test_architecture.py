@@ -30,7 +30,7 @@ FLOORS = {
         "comparison",
     ),
     "data": ("sources", "loaders", "builders", "checks", "downloading", "exporting"),
-    "engine": ("mteb_compat", "search", "own_search", "ranking", "local_models", "models", "cost", "cluster"),
+    "engine": ("mteb_compat", "search", "request", "own_search", "ranking", "local_models", "models", "cost", "cluster"),
     "mteb side": (
         "mteb_scores",
         "tasks",

@@ -25,6 +25,7 @@ description = "Find the naïve résumé."
 need = "Zażółć gęślą jaźń: find it — exactly."
 relevant = "Grade 2 or better."
 loader = "beir"
+options = { parent_field = "parent_id" }
 relevant_from = 2
 main_measure = "nDCG(dcg='exp-log2')@10"
 all_zero = "exclude"
@@ -142,7 +143,7 @@ def test_wrong_card_is_one_line_with_a_suggestion(odd: Path, tmp_path: Path) -> 
 
 
 def test_show_tells_a_person_what_a_task_is(odd: Path) -> None:
-    """Need, what counts as relevant, gain, cutoff, aggregation, zero rules, source, licence, facts, published numbers."""
+    """Need, what counts as relevant, gain, cutoff, aggregation, zero rules, source, licence, facts, numbers."""
     shown = run("show", "OddOpen", cwd=odd).stdout
     flowing = " ".join(shown.split())
 
@@ -224,6 +225,134 @@ def test_non_ascii_survives_the_c_locale(odd: Path, arguments: list[str]) -> Non
 
     assert shown.returncode == 0, shown.stderr
     assert "Zażółć gęślą jaźń" in shown.stdout
+
+
+BEIR_FILES = {
+    "corpus.jsonl": """{"_id": "d1:0", "title": "", "text": "naïve", "parent_id": "d1"}
+{"_id": "d2:0", "title": "", "text": "résumé", "parent_id": "d2"}
+""",
+    "queries.jsonl": """{"_id": "q1", "text": "find it"}
+""",
+    "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\n",
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data root with the collection of the odd card, in its upstream layout."""
+    for name, text in BEIR_FILES.items():
+        file = tmp_path / "org" / "odd" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_validate_finds_what_breaks_a_promise(odd: Path, data: Path) -> None:
+    """Findings make the exit code 1; `--json` prints the same as one object a line."""
+    shown = run("validate", "OddOpen", "--data", str(data), cwd=odd)
+    told = json.loads(run("validate", "OddOpen", "--data", str(data), "--json", "--split", "test", cwd=odd).stdout)
+
+    assert shown.returncode == 1, shown.stderr
+    assert shown.stdout.startswith(f"OddOpen test (data root {data / 'org' / 'odd'})\n")
+    assert "  finding counts: 1 queries, expected 12\n" in shown.stdout
+    assert (told["task"], told["split"]) == ("OddOpen", "test")
+    assert {"finding", "note"} == {entry["severity"] for entry in told["findings"]}
+
+
+def test_validate_passes_sound_data() -> None:
+    """The embedded sample keeps its card's promises."""
+    shown = run("validate", "CRUMBSampleLegalQA", "--no-text")
+
+    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "no findings")
+
+
+def test_validate_knows_the_splits() -> None:
+    """A name from elsewhere is answered with the one that is meant."""
+    shown = run("validate", "CRUMBSampleLegalQA", "--split", "dev")
+
+    assert shown.returncode == 2
+    assert shown.stderr == "crumb-tasks: CRUMBSampleLegalQA calls the split 'dev' 'validation'\n"
+
+
+def test_missing_data_are_one_line_with_the_command_that_gets_them() -> None:
+    """Without data and network a person reads which files of which repository at which revision, and what to type."""
+    shown = run(
+        "export",
+        "MOOSEChem150",
+        "--format",
+        "trec",
+        "--output",
+        "nowhere",
+        HF_HUB_OFFLINE="1",
+        CRUMB_TASKS_CACHE="nowhere",
+    )
+
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert shown.stderr.startswith("crumb-tasks: MOOSEChem150: Data/")
+    assert "ZonglinY/MOOSE-Chem at revision 8de57aa67263064c8264f9a59340812ff9ad7398" in shown.stderr
+    assert "crumb-tasks download MOOSEChem150 --data DIR" in shown.stderr
+    assert shown.stderr.count("\n") == 1
+    assert not (ROOT / "nowhere").exists()
+
+
+def test_download_goes_on_after_a_file_that_cannot_be_had(tmp_path: Path) -> None:
+    """What lies in the package is printed, what cannot be had is a line on stderr and the exit code 1."""
+    shown = run(
+        "download",
+        "CRUMBSampleLegalQA",
+        "MOOSEChem150",
+        "--data",
+        str(tmp_path),
+        HF_HUB_OFFLINE="1",
+        CRUMB_TASKS_CACHE=str(tmp_path),
+    )
+
+    assert shown.returncode == 1
+    assert {Path(line).name for line in shown.stdout.splitlines()} == {"query_labels.jsonl", "passage_corpus.jsonl"}
+    assert all(line.startswith("crumb-tasks: MOOSEChem150: ") for line in shown.stderr.splitlines())
+    assert shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("trec", {"topics.tsv", "qrels.txt", "corpus.jsonl"}),
+        ("beir", {"queries.jsonl", "corpus.jsonl", "test.tsv"}),
+    ],
+)
+def test_export_writes_and_names_the_files(odd: Path, data: Path, tmp_path: Path, kind: str, names: set[str]) -> None:
+    """Each printed path is a file; texts arrive as UTF-8 under the C locale, too."""
+    shown = run(
+        "export",
+        "OddUser",
+        "--format",
+        kind,
+        "--output",
+        str(tmp_path / "out"),
+        "--data",
+        str(data),
+        cwd=odd,
+        LC_ALL="C",
+        PYTHONUTF8="0",
+        PYTHONCOERCECLOCALE="0",
+    )
+    paths = [Path(line) for line in shown.stdout.splitlines()]
+
+    assert shown.returncode == 0, shown.stderr
+    assert names <= {path.name for path in paths}
+    assert any("naïve" in path.read_text(encoding="utf-8") for path in paths)
+
+
+def test_max_passage_needs_to_know_the_documents(odd: Path, data: Path, tmp_path: Path) -> None:
+    """A card with MaxP whose loader is not told which field names the document is a wrong card."""
+    copy = shutil.copytree(odd, tmp_path / "copy")
+    card = copy / "task_metadata" / "odd.toml"
+    card.write_text(ODD_CARD.replace('options = { parent_field = "parent_id" }', ""), encoding="utf-8")
+
+    shown = run("validate", "OddOpen", "--data", str(data), cwd=copy)
+
+    assert (shown.returncode, shown.stderr.count("\n")) == (2, 1)
+    assert "OddOpen: max_passage needs options.parent_field" in shown.stderr
 
 
 def test_closed_pipe_is_no_error() -> None:

@@ -29,7 +29,9 @@ def test_import_loads_nothing_heavy() -> None:
 
 def test_start_up_hook_loads_nothing_of_ours() -> None:
     """A Python that never imports mteb never imports the package."""
-    answer = start(sys.executable, "-c", "import sys; print([name for name in sys.modules if name.startswith('crumb_tasks')])")
+    answer = start(
+        sys.executable, "-c", "import sys; print([name for name in sys.modules if name.startswith('crumb_tasks')])"
+    )
 
     assert answer.stdout == "[]\n"
 
@@ -37,10 +39,7 @@ def test_start_up_hook_loads_nothing_of_ours() -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["list"], ["list", "--json"], ["--version"]])
 def test_looking_around_loads_nothing_heavy(arguments: list[str]) -> None:
     """`--help` (which imports every command) and `list` load neither torch nor mteb nor datasets."""
-    code = (
-        "import sys; from crumb_tasks.cli import main\n"
-        f"try:\n    main({arguments})\nexcept SystemExit:\n    pass"
-    )
+    code = f"import sys; from crumb_tasks.cli import main\ntry:\n    main({arguments})\nexcept SystemExit:\n    pass"
 
     assert loaded_after(code) == ""
 

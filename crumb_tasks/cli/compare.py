@@ -115,7 +115,8 @@ def _as_text(result: Scored, found: Sequence[Comparison], texts: dict[str, str])
         yield f"\nqueries that moved most from {comparison.first} to {comparison.second}"
         for moved in comparison.moved:
             values = f"{moved.first:.4f} to {moved.second:.4f} ({moved.difference:+.4f})"
-            yield paragraph(f"  {moved.query_id}", f"{values}  {_short(texts.get(moved.query_id, ''))}", indent=16)
+            yield f"  {moved.query_id}  {values}"
+            yield paragraph("", _short(texts.get(moved.query_id, "")), indent=4)
 
 
 def _row(comparison: Comparison) -> tuple[str, ...]:

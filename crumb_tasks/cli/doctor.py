@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _look_at_mteb(findings: list[str]) -> None:
-    from crumb_tasks.plugin import Facts, facts
+    from crumb_tasks.diagnosis import Facts, facts
 
     found: Facts = facts()
     print(paragraph("hook", _hook_state(found, findings)))
@@ -66,7 +66,9 @@ def _look_at_mteb(findings: list[str]) -> None:
     ]
     findings += known.problems
     if found.has_hook and found.problem is None:
-        findings += [f"MTEB does not know '{name}', which a card has" for name in found.unseen if name not in known.clashes]
+        findings += [
+            f"MTEB does not know '{name}', which a card has" for name in found.unseen if name not in known.clashes
+        ]
     findings += [
         f"this version of mteb lacks {module}.{name}, which crumb_tasks uses: install another supported version"
         for name, module in found.moved

@@ -176,7 +176,8 @@ def _group_text(group: Sequence[Scored], *, per_query: bool) -> Iterator[str]:
         yield table(("run", *names), rows)
     yield ""
     for result in group:
-        yield paragraph("queries" if len(group) == 1 else result.file.path, coverage_line(result), indent=12)
+        label = "queries" if len(group) == 1 else result.file.path
+        yield paragraph(label, coverage_line(result), indent=max(12, len(label) + 2))
     yield paragraph("scored by", "; ".join(rules(first).values()), indent=12)
     for value in published_values(first.target, names):
         setting = f", {value['setting']}" if value["setting"] else ""
@@ -227,6 +228,7 @@ def coverage_line(result: Scored) -> str:
     parts += [f"{found.n_unjudged} of the run not judged (ignored)"] if found.n_unjudged else []
     parts.append(f"depth {found.depth}")
     parts += [f"{found.n_unknown_documents} unknown documents"] if found.n_unknown_documents else []
+    parts += [f"keyed by {found.keyed_by}"] if found.keyed_by else []
     return ", ".join(parts)
 
 
@@ -256,4 +258,4 @@ def _relevant(card: TaskCard | None, result: Scored) -> str:
 def _aggregation(result: Scored) -> str:
     if not result.scores.coverage.keyed_by:
         return "documents as ranked"
-    return f"MaxP over a run keyed by {result.scores.coverage.keyed_by}"
+    return "documents stand where their best passage stands (MaxP)"

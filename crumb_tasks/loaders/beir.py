@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.collection import Collection, Qrels
-from crumb_tasks.errors import DataError
+from crumb_tasks.errors import CardError, DataError
 from crumb_tasks.loaders._options import LoaderOptions, read_options
 from crumb_tasks.loaders._rows import Field, read_jsonl, read_rows
 from crumb_tasks.loaders._tables import Layout, read_corpus, read_queries
@@ -62,6 +62,8 @@ def files(task: TaskCard, split: str) -> tuple[str, ...]:
 def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
     """Load ``split``; only queries that the split judges or gives candidates belong to it."""
     options = read_options(task, Options)
+    if task.max_passage and options.parent_field is None:
+        raise CardError(f"{task.name}: max_passage needs options.parent_field, which names a passage's document")
     upstream = task.upstream_split(split)
     path_by_name = source.paths(files(task, split))
 
