@@ -21,13 +21,14 @@ LOAD = """
 import json, resource, sys, time
 from crumb_tasks.loaders import load_collection
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-start = time.perf_counter()
+start, spent = time.perf_counter(), time.process_time()
 collection = load_collection(sys.argv[1])
 seconds = time.perf_counter() - start
 with open("/proc/self/status", encoding="ascii") as status:
     kib = {line.split(":")[0]: line.split()[1] for line in status if line.startswith(("VmHWM", "RssAnon"))}
 print(json.dumps({
     "seconds": round(seconds, 2),
+    "processor_s": round(time.process_time() - spent, 2),
     "peak_MiB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     "imports_MiB": round(before / 1024),
     "anonymous_MiB": round(int(kib.get("RssAnon", 0)) / 1024),

@@ -110,9 +110,8 @@ class OpenedSource:
     def paths(self, files: Iterable[str]) -> dict[str, Path]:
         """Return the local path of each of ``files``; errors as `path`, naming all files that are missing."""
         wanted = list(files)
-        if (self.root is not None or self.source.user is not None) and (lacking := self.missing(wanted)):
-            where = self.root or self.searched or "none is set"
-            raise self._missing(lacking, f"not in the data root ({where})")
+        if not self._may_be_fetched and (lacking := self.missing(wanted)):
+            raise self._missing(lacking, self._why_not_here())
         try:
             return {file: self._path(self._full_name(file)) for file in wanted}
         except _NotToBeHadError as error:
@@ -129,11 +128,16 @@ class OpenedSource:
             return _sample_file(self.source.sample, name).is_file()
         if self.root is not None:
             return (self.root / name).is_file()
-        if self.source.user is not None:
+        if not self._may_be_fetched:
             return False
         if self.source.hub:
             return _path_in_hub_cache(self.source, name) is not None
         return self._github_cache_path(name).is_file()
+
+    @property
+    def _may_be_fetched(self) -> bool:
+        has_host = self.source.hub is not None or self.source.github is not None
+        return has_host and self.root is None and self.source.user is None and self.source.sample is None
 
     def _full_name(self, file: str) -> str:
         return str(PurePosixPath(self.source.folder) / file)
@@ -148,7 +152,7 @@ class OpenedSource:
     def _sample_path(self, name: str) -> Path:
         file = _sample_file(str(self.source.sample), name)
         if not file.is_file():
-            raise _NotToBeHadError("the package lacks its own sample; reinstall crumb-tasks")
+            raise _NotToBeHadError(self._why_not_here())
         if isinstance(file, Path):
             return file
         # inside a zip: a copy in the cache, named after its content so that another version cannot be mistaken for it
@@ -182,16 +186,21 @@ class OpenedSource:
             raise _NotToBeHadError(f"GitHub did not give it ({_first_line(error)})") from error
         return path
 
+    def _why_not_here(self) -> str:
+        if self.source.sample is not None:
+            return "the package lacks its own sample; reinstall crumb-tasks"
+        return f"not in the data root ({self.root or self.searched or 'none is set'})"
+
     def _missing(self, files: Iterable[str], why: str) -> MissingDataError:
         names = ", ".join(map(self._full_name, files))
         repository = self.source.hub or self.source.github or self.source.path
-        if self.source.user is not None:
-            return MissingDataError(
-                f"{self.task}: {names}: {why}; these data are yours to bring ({self.source.user}): put them into "
-                f"DIR/{repository} and set CRUMB_TASKS_DATA=DIR"
-            )
         if self.source.sample is not None:
             return MissingDataError(f"{self.task}: {names}: {why}")
+        if self.source.user is not None or self.source.path is not None:
+            yours = f"these data are yours to bring ({self.source.user or 'see the card'})"
+            return MissingDataError(
+                f"{self.task}: {names}: {why}; {yours}: put them into DIR/{repository} and set CRUMB_TASKS_DATA=DIR"
+            )
         host = "Hub dataset" if self.source.hub else "GitHub repository"
         return MissingDataError(
             f"{self.task}: {names} of the {host} {repository} at revision {self.source.revision}: {why}; "
