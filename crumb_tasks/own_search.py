@@ -12,8 +12,9 @@ below would be lost without a word.
 from __future__ import annotations
 
 import inspect
+import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -33,6 +34,8 @@ from crumb_tasks.request import (
     run_of,
 )
 from crumb_tasks.runs import Run, Vocabulary
+
+_logger = logging.getLogger("crumb_tasks")
 
 BATCH_ROWS = 2_000_000
 """Retrieved documents that one call of ``search`` may return; Python keeps about 150 bytes for each."""
@@ -91,15 +94,10 @@ class _Searcher:
 
     def _call(self, group: QueryGroup, depth: int) -> Run:
         request = self.request
-        asked = {"task_metadata": group.task_metadata, **call_arguments(request)}
-        if self.is_asked_once or not self._is_indexed:
-            start = time.monotonic()
-            self._model.index(request.corpus, **asked)
-            if not self.is_asked_once:
-                end = time.monotonic()
-                request.timer.add_phase("Encoding corpus", start, end, split=request.hf_split, subset=request.hf_subset)
-            self._is_indexed = True
         queries = request.queries.select(group.rows)
+        asked = {"task_metadata": group.task_metadata, **call_arguments(request)}
+        if not self._is_ready(asked):
+            return run_of({}, queries["id"])
         timed: AbstractContextManager[Any] = nullcontext()
         if self._takes_timer:
             asked["timer"] = request.timer
@@ -109,6 +107,32 @@ class _Searcher:
         with timed:
             found = self._model.search(queries, top_k=depth, top_ranked=request.candidates, **asked)
         return run_of(found, queries["id"])
+
+    def _is_ready(self, asked: Mapping[str, Any]) -> bool:
+        if self._is_indexed and not self.is_asked_once:
+            return True
+        request = self.request
+        start = time.monotonic()
+        self._is_indexed = _index(self._model, request.corpus, asked)
+        if not self.is_asked_once:
+            end = time.monotonic()
+            request.timer.add_phase("Encoding corpus", start, end, split=request.hf_split, subset=request.hf_subset)
+        return self._is_indexed
+
+
+def _index(model: Any, corpus: Any, asked: Mapping[str, Any]) -> bool:
+    """Index a corpus; return False for one in which a lexical model finds no token at all.
+
+    bm25s raises there: https://github.com/xhluca/bm25s/issues/60
+    """
+    try:
+        model.index(corpus, **asked)
+    except ValueError as error:
+        if str(error) != "max() arg is an empty sequence":
+            raise
+        _logger.warning("%s finds no token in the corpus; every ranking is empty", type(model).__name__)
+        return False
+    return True
 
 
 def _rank_candidates(model: Any, request: Request) -> Ranking:
@@ -141,7 +165,7 @@ def _only_candidates(run: Run, request: Request) -> Run:
 
 def _rank_passages(searcher: _Searcher, request: Request) -> Ranking:
     n_documents = request.depth
-    safe = safe_depth(request.parents, n_documents)
+    safe = min(safe_depth(request.parents, n_documents) + 1, len(request.corpus))  # one more shows a tie at the end
     depth = safe if searcher.is_asked_once else min(safe, n_documents * DEEPEN)
     n_unproven = 0
     parts: list[Run] = []
