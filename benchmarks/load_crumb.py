@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or Path(temporary)
+        shutil.rmtree(folder / "cache", ignore_errors=True)  # or the first load would not be cold
         result = {"making_s": _make(folder / "data", arguments)}
         environment = os.environ | {
             "CRUMB_TASKS_DATA": str(folder / "data"),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import IO
 
 import huggingface_hub.constants
 import pytest
@@ -21,7 +22,7 @@ from crumb_tasks.sources import cache_dir, data_root, open_source, set_data_root
 
 ROOT = Path(__file__).parent.parent
 REVISION = str(find_task("CRUMBLegalQA").source.revision)
-LOAD = "import sys; from crumb_tasks.loaders import load_collection; c = load_collection(sys.argv[1]); print(len(c.corpus))"
+LOAD = "import sys; from crumb_tasks.loaders import load_collection; print(len(load_collection(sys.argv[1]).corpus))"
 
 
 def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -90,7 +91,7 @@ def card(**source: str) -> TaskCard:
     return TaskCard(name="Tiny", description="", loader="beir", source=Source(**source))
 
 
-def test_the_chosen_root_goes_before_the_environment(monkeypatch, tmp_path):
+def test_the_chosen_root_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """--data wins over CRUMB_TASKS_DATA, and taking it back restores that."""
     monkeypatch.setenv("CRUMB_TASKS_DATA", str(tmp_path / "environment"))
     set_data_root(tmp_path / "chosen")
@@ -101,7 +102,7 @@ def test_the_chosen_root_goes_before_the_environment(monkeypatch, tmp_path):
     assert data_root() == tmp_path / "environment"
 
 
-def test_the_cache_folder_can_be_named(monkeypatch, tmp_path):
+def test_the_cache_folder_can_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """CRUMB_TASKS_CACHE, then the platform's cache folder."""
     monkeypatch.setenv("CRUMB_TASKS_CACHE", str(tmp_path))
     named = cache_dir()
@@ -112,7 +113,7 @@ def test_the_cache_folder_can_be_named(monkeypatch, tmp_path):
     assert cache_dir() == tmp_path / "xdg" / "crumb_tasks"
 
 
-def test_a_file_of_the_data_root_lies_where_upstream_has_it(tmp_path):
+def test_a_file_of_the_data_root_lies_where_upstream_has_it(tmp_path: Path) -> None:
     """DIR/org/name/folder/file, without a layout of our own."""
     place = tmp_path / "org" / "name" / "inner" / "corpus.jsonl"
     place.parent.mkdir(parents=True)
@@ -125,7 +126,7 @@ def test_a_file_of_the_data_root_lies_where_upstream_has_it(tmp_path):
     assert str(tmp_path) in source.origin
 
 
-def test_all_missing_files_are_named_in_one_line(tmp_path):
+def test_all_missing_files_are_named_in_one_line(tmp_path: Path) -> None:
     """One line: repository, revision, every file, and the command that gets them."""
     (tmp_path / "org" / "name").mkdir(parents=True)
     source = open_source(card(hub="org/name", revision="abc"), root=tmp_path)
@@ -139,7 +140,7 @@ def test_all_missing_files_are_named_in_one_line(tmp_path):
         assert part in message
 
 
-def test_data_that_are_the_users_own_are_never_fetched(tmp_path):
+def test_data_that_are_the_users_own_are_never_fetched(tmp_path: Path) -> None:
     """The line says whose they are, how to get them and where to put them."""
     source = open_source(card(hub="org/closed", user="LDC93T3A, under licence"), root=tmp_path)
 
@@ -147,7 +148,7 @@ def test_data_that_are_the_users_own_are_never_fetched(tmp_path):
         source.path("docs.sgml")
 
 
-def test_the_hub_cache_is_enough_offline(tmp_path):
+def test_the_hub_cache_is_enough_offline(tmp_path: Path) -> None:
     """HF_HUB_OFFLINE=1 and a snapshot in the Hub's cache layout: works without a data root."""
     write_task(tmp_path, "theorem_retrieval")
     snapshots = tmp_path / "home" / "hub" / "datasets--jfkback--crumb" / "snapshots"
@@ -160,9 +161,12 @@ def test_the_hub_cache_is_enough_offline(tmp_path):
     assert int(done.stdout) > 0
 
 
-def test_offline_with_nothing_is_one_clear_line(tmp_path):
+def test_offline_with_nothing_is_one_clear_line(tmp_path: Path) -> None:
     """No traceback of the Hub's client, but repository, revision, files and command."""
-    code = "from crumb_tasks.loaders import load_collection\ntry: load_collection('CRUMBLegalQA')\nexcept Exception as e: print(e)"
+    code = (
+        "from crumb_tasks.errors import MissingDataError\nfrom crumb_tasks.loaders import load_collection\n"
+        "try: load_collection('CRUMBLegalQA')\nexcept MissingDataError as error: print(error)"
+    )
 
     done = python("-c", code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
 
@@ -171,7 +175,7 @@ def test_offline_with_nothing_is_one_clear_line(tmp_path):
         assert part in done.stdout
 
 
-def test_only_the_files_of_the_task_come_from_the_hub(tmp_path):
+def test_only_the_files_of_the_task_come_from_the_hub(tmp_path: Path) -> None:
     """A small task must not pull the corpora of the other seven."""
     made = write_task(tmp_path / "made", "scientific_paper").parent
     write_task(tmp_path / "made", "legal_qa")
@@ -180,11 +184,13 @@ def test_only_the_files_of_the_task_come_from_the_hub(tmp_path):
         done = python("-c", LOAD, "CRUMBPaperRetrieval", HF_HOME=str(tmp_path / "home"), HF_ENDPOINT=address)
 
     assert done.returncode == 0, done.stderr
-    got = {line.partition(f"/resolve/{REVISION}/")[2] for line in asked if line.startswith("GET") and "/resolve/" in line}
+    got = {
+        line.partition(f"/resolve/{REVISION}/")[2] for line in asked if line.startswith("GET") and "/resolve/" in line
+    }
     assert got == {"scientific_paper/eval/query_labels.jsonl", "scientific_paper/passage_corpus.jsonl"}
 
 
-def test_download_fills_a_data_root_in_upstream_layout(tmp_path):
+def test_download_fills_a_data_root_in_upstream_layout(tmp_path: Path) -> None:
     """What `download` wrote loads as a data root, offline; a second call asks the Hub for nothing."""
     made = write_task(tmp_path / "made", "legal_qa").parent
     code = (
@@ -204,7 +210,7 @@ def test_download_fills_a_data_root_in_upstream_layout(tmp_path):
     assert loaded.returncode == 0, loaded.stderr
 
 
-def test_a_file_of_github_is_fetched_once(monkeypatch, tmp_path):
+def test_a_file_of_github_is_fetched_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Raw files at the pinned commit, kept in the cache; afterwards no network."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     (tmp_path / "upstream" / "data").mkdir(parents=True)
@@ -221,7 +227,7 @@ def test_a_file_of_github_is_fetched_once(monkeypatch, tmp_path):
     assert asked == ["GET /org/name/abc/data/c.csv"]
 
 
-def test_a_download_that_breaks_off_leaves_nothing(monkeypatch, tmp_path):
+def test_a_download_that_breaks_off_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Half a file is never taken for a whole one."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     (tmp_path / "c.csv").write_text("id\n", encoding="utf-8")
@@ -235,7 +241,7 @@ def test_a_download_that_breaks_off_leaves_nothing(monkeypatch, tmp_path):
     assert [path for path in cache_dir().rglob("*") if path.is_file()] == []
 
 
-def test_offline_means_github_as_well(tmp_path):
+def test_offline_means_github_as_well() -> None:
     """HF_HUB_OFFLINE keeps all of the package from the network."""
     source = open_source(card(github="org/name", revision="abc"))
 
@@ -243,8 +249,8 @@ def test_offline_means_github_as_well(tmp_path):
         source.path("c.csv")
 
 
-def test_the_sample_is_found_inside_a_zip(tmp_path):
-    """zipimport and pip --target archives: the sample is read as bytes and copied whole."""
+def test_the_sample_is_found_inside_a_zip(tmp_path: Path) -> None:
+    """From zipimport and pip --target archives: the sample is read as bytes and copied whole."""
     archive = tmp_path / "archive.zip"
     with zipfile.ZipFile(archive, "w") as file:
         for path in (ROOT / "crumb_tasks").rglob("*"):
@@ -263,14 +269,18 @@ def test_the_sample_is_found_inside_a_zip(tmp_path):
     assert list((tmp_path / "cache").rglob("query_labels.jsonl"))
 
 
-def test_nothing_is_written_half(tmp_path):
+def _write_and_fail(file: IO[bytes]) -> None:
+    file.write(b"new")
+    raise RuntimeError
+
+
+def test_nothing_is_written_half(tmp_path: Path) -> None:
     """A failure while writing leaves the old file and no rubbish."""
     path = tmp_path / "file.txt"
     path.write_text("old", encoding="utf-8")
 
     with pytest.raises(RuntimeError), written_whole(path) as file:
-        file.write(b"new")
-        raise RuntimeError
+        _write_and_fail(file)
 
     assert [entry.name for entry in tmp_path.iterdir() if entry.is_file()] == ["file.txt"]
     assert path.read_text(encoding="utf-8") == "old"

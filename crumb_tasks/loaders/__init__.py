@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crumb_tasks.cards import TaskCard, find_task
-from crumb_tasks.collection import Collection, Qrels
+from crumb_tasks.collection import Collection
 from crumb_tasks.errors import DataError, UsageError
 from crumb_tasks.loaders._options import LoaderOptions
 from crumb_tasks.sources import OpenedSource, open_source
