@@ -220,7 +220,7 @@ class CardTask(AbsTaskRetrieval):
             corpus=data_split["corpus"],
             queries=data_split["queries"],
             groups=self._groups(collection),
-            depth=self._top_k + max(map(len, collection.exclusions.values()), default=0),
+            depth=self._top_k + int(self.card.exclude_self) + max(map(len, collection.exclusions.values()), default=0),
             parents=collection.parents,
             candidates=data_split["top_ranked"],
             hf_split=hf_split,

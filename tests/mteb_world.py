@@ -1,7 +1,7 @@
-"""Small collections on disk in BEIR's layout, cards for them, and an installation of this package with cards of its own.
+"""Small collections on disk in BEIR's layout, cards for them, and an installation of this package with its own cards.
 
-An installation is a folder of links to the package with its own ``task_metadata``. Put first on ``PYTHONPATH`` it is what
-the unmodified ``mteb`` command finds, whether or not the running environment has this package installed.
+An installation is a folder of links to the package with its own ``task_metadata``. Put first on ``PYTHONPATH`` it is
+what the unmodified ``mteb`` command finds, whether or not the running environment has this package installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CORPUS = {
     "d5": "A lighthouse keeper watches the storm",
     "d6": "Integers and primes fascinate mathematicians",
 }
-QUERIES = {"q1": "fox and dog", "q2": "factor integers", "q3": "bread and yeast", "v1": "storm at the lighthouse"}
+QUERIES = {"q1": "dog near fox", "q2": "factor integers", "q3": "bread and yeast", "v1": "storm at the lighthouse"}
 QRELS = {
     "test": {"q1": {"d1": 2, "d3": 1}, "q2": {"d2": 2, "d6": 1}, "q3": {"d4": 1}},
     "validation": {"v1": {"d5": 1}},
@@ -47,14 +47,11 @@ def write_collection(
 ) -> Path:
     """Write a collection in BEIR's layout and return its folder."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = [{"_id": key, "title": "", "text": text} for key, text in corpus.items()]
-    for row in rows:
-        row |= {} if parents is None else {"parent": parents[row["_id"]]}
+    parent = {key: {} if parents is None else {"parent": parents[key]} for key in corpus}
+    prompt = {key: {} if prompts is None else {"instruction": prompts.get(key, "")} for key in queries}
+    rows = [{"_id": key, "title": "", "text": text, **parent[key]} for key, text in corpus.items()]
     _write_jsonl(folder / "corpus.jsonl", rows)
-    asked: list[dict[str, Any]] = [{"_id": key, "text": text} for key, text in queries.items()]
-    for row in asked:
-        row |= {} if prompts is None else {"instruction": prompts.get(row["_id"], "")}
-    _write_jsonl(folder / "queries.jsonl", asked)
+    _write_jsonl(folder / "queries.jsonl", [{"_id": key, "text": text, **prompt[key]} for key, text in queries.items()])
     for split, grades in qrels.items():
         lines = [f"{query}\t{doc}\t{grade}" for query, row in grades.items() for doc, grade in row.items()]
         text = "\n".join(["query-id\tcorpus-id\tscore", *lines, ""])

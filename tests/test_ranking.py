@@ -119,9 +119,7 @@ def test_max_passage_equals_sorting_everything(
         return wanted[passage]
 
     model = (EncodesInside if is_asked_once else OwnSearch)(score)
-    ranking = rank(
-        model, request(dict.fromkeys(parents, "x"), {"q": "x"}, depth=depth, parents=list(parents.values()))
-    )
+    ranking = rank(model, request(dict.fromkeys(parents, "x"), {"q": "x"}, depth=depth, parents=list(parents.values())))
 
     expected = sorted_everything(score, "q", parents, depth)
     assert [value for _, value in ranking.run.ranking("q")] == [value for _, value in expected]
@@ -143,7 +141,9 @@ def test_model_that_encodes_inside_its_search_is_asked_once() -> None:
 def test_tie_at_the_last_passage_is_counted() -> None:
     """Behind a list's end there may be a document with the N-th score and a higher id: the query is not proven."""
     parents = {f"d{at:02}:0": f"d{at:02}" for at in range(30)}
-    ranking = rank(OwnSearch(lambda *_: 1.0), request(dict.fromkeys(parents, "x"), {"q": "x"}, parents=list(parents.values())))
+    ranking = rank(
+        OwnSearch(lambda *_: 1.0), request(dict.fromkeys(parents, "x"), {"q": "x"}, parents=list(parents.values()))
+    )
     assert ranking.n_unproven == 1
 
     whole = request(dict.fromkeys(parents, "x"), {"q": "x"}, depth=30, parents=list(parents.values()))
@@ -239,7 +239,7 @@ def test_cross_encoder_reads_only_candidates() -> None:
 
 def test_cross_encoder_without_candidates_is_one_line() -> None:
     """The message says what is missing and the command that has it."""
-    with pytest.raises(UsageError, match="needs candidates; .* --rerank RUN") as caught:
+    with pytest.raises(UsageError, match=r"needs candidates; .* --rerank RUN") as caught:
         rank(PairScorer(), request({"d1": "x"}, {"q": "x"}))
     assert "\n" not in str(caught.value)
 
@@ -267,7 +267,24 @@ def test_something_else_than_a_model_is_one_line() -> None:
 
 def test_real_bm25_under_max_passage_equals_its_full_ranking() -> None:
     """With real BM25 the deepened search gives what reducing its ranking of the whole corpus gives."""
-    words = "fox dog cat bird fish tree leaf root stone river cloud rain wind storm light dark".split()
+    words = [
+        "fox",
+        "dog",
+        "cat",
+        "bird",
+        "fish",
+        "tree",
+        "leaf",
+        "root",
+        "stone",
+        "river",
+        "cloud",
+        "rain",
+        "wind",
+        "storm",
+        "light",
+        "dark",
+    ]
     rng = np.random.default_rng(1)
     parents = {f"d{number:02}:{at}": f"d{number:02}" for number in range(30) for at in range(int(rng.integers(1, 25)))}
     corpus = {passage: " ".join(rng.choice(words, size=int(rng.integers(3, 12)))) for passage in parents}
