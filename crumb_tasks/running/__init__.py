@@ -1,0 +1,11 @@
+"""``crumb-tasks run``: any model under any condition, each result kept apart from every other.
+
+- `condition`: what makes a result another than MTEB's of the same model and task
+- `rewriting`, `first_stage`: conditions that come from files
+- `cache`, `records`: MTEB's result cache, safe against kills, and what a result was made of
+- `plan`: which tasks are asked for, and which results still hold
+- `preparing`, `execute`, `outcomes`: evaluating the others, one by one
+- `progress`: how far it has got
+- `directories`: names for local models
+- `summary`: the tables at the end
+"""

@@ -1,0 +1,121 @@
+"""Names for directories with models: no two of different weights share one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from crumb_tasks.errors import UsageError
+from crumb_tasks.local_models import (
+    LocalModel,
+    check_name,
+    folder_kind,
+    folder_revision,
+    model_meta,
+    models_path,
+    read_models,
+    remember,
+)
+from crumb_tasks.mteb_compat import model_registry
+
+ORGANISATION = "local"
+"""Organisation of models that were given no name."""
+
+
+def name_directory(folder: Path, name: str | None = None) -> tuple[str, LocalModel, str]:
+    """Give a directory a name, remember it, and let MTEB know it in this process too.
+
+    Args:
+        folder: The directory.
+        name: The name it shall have; by default the one it had, or the folder's.
+
+    Returns:
+        Its name, what is remembered, and a line for the user, empty where nothing is new.
+
+    Raises:
+        UsageError: It holds no model, or the name is another's.
+    """
+    folder = folder.resolve()
+    model = LocalModel(str(folder), folder_kind(folder), folder_revision(folder), **_size(folder))
+    known = read_models()
+    if name is None:
+        chosen, message = _default_name(folder, model, known)
+    else:
+        chosen, message = name if "/" in name else f"{ORGANISATION}/{name}", ""
+        message = _check_given(chosen, model, known)
+    before = known.get(chosen)
+    kept = replace(model, load=before.load) if before is not None else model
+    if before != kept:
+        remember(chosen, kept)
+        message = message or f"{folder} is '{chosen}' from now on, remembered in {models_path()}"
+    import mteb.models.model_implementations
+
+    model_registry(mteb.models.model_implementations)[chosen] = model_meta(chosen, kept)
+    return chosen, kept, message
+
+
+def _default_name(folder: Path, model: LocalModel, known: Mapping[str, LocalModel]) -> tuple[str, str]:
+    for name, other in known.items():
+        if other.path == model.path and other.revision == model.revision:
+            return name, ""
+    safe = "".join(character if character.isalnum() or character in "._-" else "-" for character in folder.name)
+    name = f"{ORGANISATION}/{safe.strip('.-') or 'model'}"
+    named = known.get(name)
+    if named is None or named.revision == model.revision:
+        return name, ""
+    apart = f"{name}-{model.revision[:6]}"
+    if named.path == model.path:
+        return apart, f"the weights in {folder} have changed since they were called '{name}'; now they are '{apart}'"
+    return apart, f"'{name}' is the model in {named.path}; the one in {folder} is '{apart}' (--name gives it another)"
+
+
+def _check_given(name: str, model: LocalModel, known: Mapping[str, LocalModel]) -> str:
+    check_name(name)
+    import mteb.models.model_implementations
+
+    other = known.get(name)
+    if other is None:
+        if name in model_registry(mteb.models.model_implementations):
+            raise UsageError(f"'{name}' is a model of MTEB's registry; give yours another name")
+        return ""
+    if other.revision == model.revision:
+        return ""
+    if other.path != model.path:
+        raise UsageError(
+            f"'{name}' is already the name of the model in {other.path}, whose weights differ; choose another"
+        )
+    return (
+        f"the weights of '{name}' have changed: its results go under the revision {model.revision}, and tables of MTEB "
+        f"may still show those of {other.revision} for tasks that are not run again"
+    )
+
+
+def _size(folder: Path) -> dict[str, Any]:
+    """Return the number of parameters and the length limit, as far as small files tell them."""
+    found: dict[str, Any] = {}
+    files = sorted(folder.glob("*.safetensors"))
+    if files:
+        found["n_parameters"] = sum(map(_n_parameters, files))
+    settings = folder / "sentence_bert_config.json"
+    if settings.is_file():
+        length = json.loads(settings.read_text(encoding="utf-8")).get("max_seq_length")
+        if isinstance(length, int):
+            found["max_tokens"] = length
+    return found
+
+
+def _n_parameters(path: Path) -> int:
+    """Return the number of elements of a safetensors file, from its header."""
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    total = 0
+    for name, tensor in header.items():
+        if name != "__metadata__":
+            count = 1
+            for length in tensor["shape"]:
+                count *= length
+            total += count
+    return total

@@ -1,0 +1,184 @@
+"""Evaluating what a plan holds: one task after the other, failures kept apart, everything finished kept."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mteb.abstasks import AbsTaskRetrieval
+
+from crumb_tasks.errors import CrumbTasksError, DataError
+from crumb_tasks.models import LazyModel
+from crumb_tasks.runfiles import write_run
+from crumb_tasks.running.cache import WholeFilesCache
+from crumb_tasks.running.condition import Condition
+from crumb_tasks.running.outcomes import main_value, runs_of, values_per_query
+from crumb_tasks.running.plan import Plan, Unit
+from crumb_tasks.running.preparing import Preparation, sizes_of
+from crumb_tasks.running.progress import Reporter
+from crumb_tasks.running.records import Record, clear_failure, file_sha256, now, run_path, write_failure
+from crumb_tasks.runs import Run
+from crumb_tasks.tasks import CardTask
+
+_PACKAGES = ("crumb-tasks", "mteb", "torch", "sentence-transformers", "transformers", "numpy")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run needs beside model, tasks and condition.
+
+    Attributes:
+        encode_kwargs: Passed to the model's ``encode`` or ``predict``.
+        num_proc: Passed to MTEB.
+        embeddings: Where document embeddings are kept between runs.
+        recorded: Written into records as they are.
+    """
+
+    encode_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    num_proc: int | None = None
+    embeddings: Path | None = None
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Runner:
+    """Evaluates units with one model under one condition.
+
+    Args:
+        model: The model, loaded for the first unit that needs it.
+        condition: What it runs under.
+        cache: Where results go.
+        settings: How it runs.
+        reporter: Told about progress.
+    """
+
+    def __init__(
+        self, model: LazyModel, condition: Condition, cache: WholeFilesCache, settings: Settings, reporter: Reporter
+    ) -> None:
+        self._model = model
+        self._cache = cache
+        self._settings = settings
+        self._reporter = reporter
+        self._folder = cache.folder(model.meta)
+        self._preparation = Preparation(condition, settings.num_proc)
+
+    def run(self, plan: Plan) -> None:
+        """Evaluate the units of ``plan`` that have no result, then combine the aggregates whose members all have one.
+
+        Raises:
+            CrumbTasksError: The model cannot be loaded.
+        """
+        self._preparation.note_shared_ids(plan, self._folder)
+        for unit in plan.pending:
+            try:
+                self._evaluate(unit)
+            except ModelError:
+                raise
+            except Exception as error:  # noqa: BLE001 -- whatever stops one task must not stop the others
+                unit.failure = _reason(error)
+                write_failure(self._folder, unit.name, unit.failure)
+                self._reporter.say(f"{unit.name}: failed: {unit.failure}")
+            finally:
+                if unit.task.data_loaded:
+                    unit.task.unload_data()
+        self._combine(plan)
+
+    def _evaluate(self, unit: Unit) -> None:
+        import mteb
+
+        if unit.reason:
+            self._reporter.say(f"{unit.name}: {unit.reason}")
+        first_stage = self._preparation.prepare(unit)
+        model = self._load()
+        self._reporter.start(unit.name, *sizes_of(unit, is_pairwise=self._model.is_cross_encoder))
+        encode_kwargs: Any = {"show_progress_bar": False, **self._settings.encode_kwargs}
+        with tempfile.TemporaryDirectory(prefix="crumb_tasks-") as predictions:
+            needs_file = isinstance(unit.task, AbsTaskRetrieval) and not isinstance(unit.task, CardTask)
+            found = mteb.evaluate(
+                model,
+                unit.task,
+                cache=self._cache,
+                overwrite_strategy="only-missing" if unit.state == "missing" else "always",
+                encode_kwargs=encode_kwargs,
+                prediction_folder=predictions if needs_file else None,
+                show_progress_bar=False,
+                num_proc=self._settings.num_proc,
+            )
+            if found.exceptions:
+                raise DataError(f"{unit.name}: {found.exceptions[0].exception}")
+            unit.result = found.task_results[0]
+            runs = dict(runs_of(unit, Path(predictions)))
+        self._keep(unit, runs, first_stage)
+        unit.is_computed = True
+        self._reporter.finish(main_value(unit.result, unit.task))
+
+    def _load(self) -> Any:
+        if not self._model.is_loaded:
+            self._reporter.say(f"loading {self._model.meta.name}")
+        try:
+            model = self._model.load()
+        except Exception as error:
+            raise ModelError(f"'{self._model.meta.name}' cannot be loaded: {_reason(error)}") from error
+        if self._settings.embeddings is not None:
+            from crumb_tasks.search import EmbeddingStore
+
+            model.embedding_store = EmbeddingStore(self._settings.embeddings)
+        return model
+
+    def _keep(self, unit: Unit, runs: Mapping[tuple[str, str], Run], first_stage: Mapping[str, Any]) -> None:
+        """Write the runs, then the record: a record stands for a result that is whole."""
+        for (subset, split), run in runs.items():
+            write_run(run, run_path(self._folder, unit.name, split, subset), "parquet")
+        earlier = Record.read(self._folder, unit.name)
+        keeps = earlier is not None and unit.state == "missing" and dict(earlier.identity) == dict(unit.identity)
+        per_query = {**(earlier.per_query if earlier and keeps else {}), **dict(values_per_query(unit, runs))}
+        stages = {**(earlier.first_stage if earlier and keeps else {}), **first_stage}
+        record = Record(
+            task=unit.name,
+            identity=dict(unit.identity),
+            settings={**self._settings.recorded, "versions": versions()},
+            first_stage=stages,
+            per_query=per_query,
+            notes=tuple(unit.notes),
+            result_sha256=file_sha256(self._cache.get_task_result_path(unit.name, self._model.meta)),
+            finished=now(),
+        )
+        record.write(self._folder)
+        clear_failure(self._folder, unit.name)
+
+    def _combine(self, plan: Plan) -> None:
+        """Store the value of each aggregate whose members all have a result that holds."""
+        results = plan.results
+        results |= {unit.name: unit.result for unit in plan.units if unit.result is not None and not unit.failure}
+        for aggregate in plan.aggregates:
+            members = [task.metadata.name for task in aggregate.tasks]
+            if all(name in results for name in members):
+                combined = aggregate.combine_task_results([results[name] for name in members])
+                if combined.scores:
+                    results[aggregate.metadata.name] = combined
+                    self._cache.save_to_cache(combined, self._model.meta)
+
+
+class ModelError(CrumbTasksError):
+    """The model cannot be loaded, so that no task can be run."""
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, CrumbTasksError):
+        return text
+    return f"{type(error).__name__}: {text[:300]}"
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions of the packages that a value may depend on."""
+    found: dict[str, str | None] = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found

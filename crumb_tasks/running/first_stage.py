@@ -1,0 +1,292 @@
+"""First stages: rankings that a model re-ranks, from a run file, a folder of runs, or another model's cached runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from crumb_tasks.errors import DataError, UsageError
+from crumb_tasks.local_models import read_models
+from crumb_tasks.models.instructions import short_hash
+from crumb_tasks.runfiles import read_run_file
+from crumb_tasks.running.cache import WholeFilesCache
+from crumb_tasks.running.records import file_sha256, run_path
+from crumb_tasks.runs import Run
+
+_ENDINGS = ("_predictions.json", ".trec", ".run", ".jsonl", ".json", ".parquet", ".tsv", ".txt")
+_COMPRESSIONS = ("", ".gz", ".zst")
+
+
+class FirstStage(Protocol):
+    """Where candidates come from."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def hash(self) -> str:
+        """What tells it from others of that name."""
+
+    @property
+    def token(self) -> str:
+        """A short name for folders, from both."""
+
+    def run(self, task: str, split: str, subset: str) -> tuple[Run, dict[str, Any]]:
+        """Return the ranking for one split of a task, and where it is from.
+
+        Raises:
+            DataError: There is none.
+        """
+
+    def sha256(self, task: str, split: str, subset: str) -> str | None:
+        """Return the hash of the ranking where it may change under the same `hash`, else ``None``."""
+
+
+@dataclass(frozen=True)
+class _Named:
+    name: str
+    hash: str
+
+    @property
+    def token(self) -> str:
+        """A short name for folders."""
+        safe = "".join(character if character.isalnum() or character in "._-" else "-" for character in self.name)
+        return f"{safe.strip('.-')[:32]}-{self.hash[:8]}"
+
+    def sha256(self, _task: str, _split: str, _subset: str) -> str | None:
+        """Return ``None``: `hash` is that of the contents."""
+        return None
+
+
+@dataclass(frozen=True)
+class RunFileStage(_Named):
+    """One run file, for the one task that it ranks.
+
+    Attributes:
+        path: The file.
+    """
+
+    path: Path
+
+    def run(self, task: str, split: str, subset: str) -> tuple[Run, dict[str, Any]]:
+        """Return the file's ranking; see `FirstStage`."""
+        del task  # a file ranks whatever queries it has; whether these are the task's is seen there
+        return _read(self.path, split, subset)
+
+
+@dataclass(frozen=True)
+class FolderStage(_Named):
+    """A folder with a run for each task, such as MTEB's prediction folder.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: Path
+
+    def run(self, task: str, split: str, subset: str) -> tuple[Run, dict[str, Any]]:
+        """Return the ranking of the task's file; see `FirstStage`."""
+        for ending in _ENDINGS:
+            for compression in _COMPRESSIONS:
+                if (file := self.path / f"{task}{ending}{compression}").is_file():
+                    return _read(file, split, subset)
+        raise DataError(f"{task}: {self.path} holds no run of it ({task}_predictions.json, {task}.trec, …)")
+
+
+@dataclass(frozen=True)
+class CachedStage(_Named):
+    """The runs that ``crumb-tasks run`` kept of another model.
+
+    Attributes:
+        folder: Where that model's results are.
+        identity: Its name, revision and experiment.
+    """
+
+    folder: Path
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, task: str, split: str, subset: str) -> tuple[Run, dict[str, Any]]:
+        """Return the ranking that was kept; see `FirstStage`."""
+        file = run_path(self.folder, task, split, subset)
+        if not file.is_file():
+            raise DataError(
+                f"{task}: no run of '{self.name}' is cached (split {split}); make it with: "
+                f"crumb-tasks run {self.identity['model']} -t {task}"
+            )
+        run, origin = _read(file, split, subset)
+        return run, {**origin, **self.identity}
+
+    def sha256(self, task: str, split: str, subset: str) -> str | None:
+        """Return the hash of the ranking that is cached now."""
+        file = run_path(self.folder, task, split, subset)
+        return file_sha256(file) if file.is_file() else None
+
+
+def _read(path: Path, split: str, subset: str) -> tuple[Run, dict[str, Any]]:
+    """Read a run, taking of MTEB's predictions the split that is asked for."""
+    is_nested = path.name.removesuffix(".gz").removesuffix(".zst").endswith(".json")
+    is_predictions = is_nested and "_predictions" in path.name
+    found = read_run_file(
+        path, repeats="best", split=split if is_predictions else None, subset=subset if is_predictions else None
+    )
+    origin = {"file": path.name, "sha256": found.sha256, "notes": list(found.notes)}
+    return found.run, origin | ({"system": found.system} if found.system else {})
+
+
+def open_first_stage(text: str, cache: WholeFilesCache) -> FirstStage:
+    """Return what ``--rerank`` names: a run file, a folder of runs, or a model whose runs are cached.
+
+    Args:
+        text: A path, a directory with a model, a model's name, or its name with an experiment in parentheses.
+        cache: Where cached runs are.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    path = Path(text).expanduser()
+    if path.is_file():
+        return file_stage(path)
+    name = text
+    if path.is_dir():
+        if not any((path / file).is_file() for file in ("modules.json", "config.json")):
+            return folder_stage(path)
+        by_path = {model.path: known for known, model in read_models().items()}
+        name = by_path.get(str(path.resolve()), "")
+        if not name:
+            raise UsageError(f"no run of the model in {path} is cached; make it with: crumb-tasks run {path} -t TASK")
+    model, _, experiment = name.partition(" (")
+    folders = _folders_with_runs(cache, model, experiment.removesuffix(")"))
+    if not folders:
+        raise UsageError(
+            f"--rerank '{text}': there is no such run file or folder, and no run of such a model is cached"
+        )
+    newest = max(folders, key=lambda folder: run_path(folder, "any", "any", "default").parent.stat().st_mtime)
+    revision = newest.parent.parent.name if experiment else newest.name
+    return cached_stage(newest, model=model, revision=revision, experiment=experiment.removesuffix(")"))
+
+
+def _folders_with_runs(cache: WholeFilesCache, model: str, experiment: str) -> list[Path]:
+    base = cache.cache_path / "results" / model.replace("/", "__").replace(" ", "_")
+    pattern = f"*/experiments/{experiment}" if experiment else "*"
+    return [folder for folder in base.glob(pattern) if run_path(folder, "any", "any", "default").parent.is_dir()]
+
+
+def file_stage(path: Path) -> RunFileStage:
+    """Return the first stage that is one run file."""
+    return RunFileStage(path.name.partition(".")[0], _digest([path]), path)
+
+
+def folder_stage(path: Path) -> FolderStage:
+    """Return the first stage that is a folder of runs.
+
+    Raises:
+        UsageError: It holds none.
+    """
+    files = [file for file in sorted(path.iterdir()) if file.is_file() and _ending(file)]
+    if not files:
+        raise UsageError(f"{path} holds no run file")
+    return FolderStage(path.resolve().name, _digest(files), path)
+
+
+def cached_stage(folder: Path, *, model: str, revision: str, experiment: str) -> CachedStage:
+    """Return the first stage that is another model's cached runs."""
+    identity = {"model": model, "revision": revision, "experiment": experiment}
+    name = f"{model} ({experiment})" if experiment else model
+    return CachedStage(name, short_hash("\0".join(identity.values())), folder, identity)
+
+
+def _ending(file: Path) -> bool:
+    name = file.name.removesuffix(".gz").removesuffix(".zst")
+    return name.endswith(_ENDINGS)
+
+
+def _digest(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        if len(files) > 1:
+            digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as handle:
+            while block := handle.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What each query may rank.
+
+    Attributes:
+        ids_by_query: Passage or document ids in the first stage's order; queries without any are left out.
+        notes: What a person should know.
+    """
+
+    ids_by_query: dict[str, list[str]]
+    notes: tuple[str, ...]
+
+
+def candidates_of(
+    run: Run,
+    query_ids: Sequence[str],
+    depth: int,
+    *,
+    task: str,
+    corpus_ids: Collection[str],
+    documents: Collection[str] | None = None,
+    among: Mapping[str, Sequence[str]] | None = None,
+) -> Candidates:
+    """Return the first ``depth`` of each query's ranking.
+
+    Args:
+        run: The first stage's ranking.
+        query_ids: The queries of the split.
+        depth: How many.
+        task: For messages.
+        corpus_ids: What the corpus holds; other ids are left out and counted.
+        documents: Under MaxP the documents, each of which stands for all its passages.
+        among: What each query may rank, where the task itself says so.
+
+    Raises:
+        DataError: The run ranks none of the queries.
+    """
+    known = set(run.query_ids)
+    if not any(query_id in known for query_id in query_ids):
+        theirs = ", ".join(f"'{query_id}'" for query_id in run.query_ids[:3])
+        ours = ", ".join(f"'{query_id}'" for query_id in query_ids[:3])
+        raise DataError(f"{task}: the first stage ranks none of its queries (it has {theirs}; the task has {ours})")
+    ranked = run.select(query_ids)
+    if among is not None:
+        ranked = _only(ranked, among)
+    ids_by_query: dict[str, list[str]] = {}
+    unknown: set[str] = set()
+    n_documents = n_passages = 0
+    for query_id, score_by_doc in ranked.truncate(depth).to_dict(passages=True).items():
+        passages = [doc_id for doc_id in score_by_doc if doc_id in corpus_ids]
+        whole = [doc_id for doc_id in score_by_doc if doc_id not in corpus_ids and doc_id in (documents or ())]
+        n_documents, n_passages = n_documents + len(whole), n_passages + len(passages)
+        unknown |= score_by_doc.keys() - {*passages, *whole}
+        if passages or whole:
+            ids_by_query[query_id] = [doc_id for doc_id in score_by_doc if doc_id not in unknown]
+    notes = []
+    if n_without := len(query_ids) - len(ids_by_query):
+        notes.append(f"{n_without} of {len(query_ids)} queries have no candidates and count 0")
+    if documents is not None and n_documents:
+        notes.append(f"{n_documents} candidates of the first stage are documents; all their passages are re-ranked")
+    if documents is not None and n_passages:
+        notes.append(f"{n_passages} candidates of the first stage are passages, which are re-ranked as they are")
+    if unknown:
+        named = ", ".join(f"'{doc_id}'" for doc_id in sorted(unknown)[:3])
+        notes.append(f"{len(unknown)} documents of the first stage are not in the corpus: {named}")
+    return Candidates(ids_by_query, tuple(notes))
+
+
+def _only(run: Run, among: Mapping[str, Sequence[str]]) -> Run:
+    """Leave only the documents that each query may rank."""
+    kept: dict[str, dict[str, float]] = {}
+    for query_id, score_by_doc in run.to_dict(passages=True).items():
+        allowed = set(among.get(query_id, ()))
+        kept[query_id] = {doc_id: score for doc_id, score in score_by_doc.items() if doc_id in allowed}
+    return Run.from_dict(kept)
