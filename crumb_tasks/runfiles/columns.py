@@ -47,8 +47,8 @@ class RunColumns:
         self._block_rows = array("q")
         self._documents = Interner()
         self._passages: Interner | None = None
-        self._scores: list[NDArray[np.float64]] = []
-        self._ranks: list[NDArray[np.int32]] | None = []
+        self._scores = array("d")
+        self._ranks: array[int] | None = array("i")
         self._line_starts = array("q")
         self._lines = array("q")
         self._line_step = 0
@@ -141,11 +141,11 @@ class RunColumns:
             self._n_rows += n_rows
         self._line_step = int(row_lines)
         self._documents.add(doc_ids)
-        self._scores.append(scores)
+        self._scores.frombytes(scores.tobytes())
         if ranks is None:
             self._ranks = None
         elif self._ranks is not None:
-            self._ranks.append(ranks)
+            self._ranks.frombytes(ranks.tobytes())
         if self._n_rows > _MOST_ROWS:
             raise self._source.error(f"more than {_MOST_ROWS} rows; split the file by queries")
 
@@ -158,15 +158,12 @@ class RunColumns:
         self._flush()
         documents, codes = self._documents.finish()
         passages, passage_codes = (None, None) if self._passages is None else self._passages.finish()
-        scores = np.concatenate([np.empty(0), *self._scores])
-        self._scores = []
-        ranks = np.concatenate(self._ranks) if self._ranks else None
-        self._ranks = None
+        scores = np.frombuffer(self._scores, dtype=np.float64)
+        ranks = np.frombuffer(self._ranks, dtype=np.int32) if self._ranks else None
         counts = np.zeros(len(self._position), dtype=np.int64)
         np.add.at(counts, np.asarray(self._block_query, dtype=np.int64), np.asarray(self._block_rows, dtype=np.int64))
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         rows = Rows(offsets, codes, scores, passage_codes, ranks)
-        del codes, scores, passage_codes, ranks
         by_query = self._by_query()
         if by_query is not None:
             rows.gather(by_query)

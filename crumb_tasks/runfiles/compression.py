@@ -45,6 +45,7 @@ class RunBytes:
         self._hash = hashlib.sha256()
         self._handle: BinaryIO | None = None
         self._ahead = b""
+        self._is_compressed = False
         self._blocks: Iterator[bytes] = iter(())
 
     def __enter__(self) -> Self:
@@ -73,6 +74,11 @@ class RunBytes:
     def sha256(self) -> str:
         """SHA-256 of the bytes as they lie on disk, as far as they were read."""
         return self._hash.hexdigest()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the file can be opened again by its path and holds what is read."""
+        return self.path != "-" and not self._is_compressed and Path(self.path).is_file()
 
     def error(self, problem: str, line: int | None = None) -> RunFileError:
         """Return the error for ``problem`` at ``line``, by default at the line that the reader has reached."""
@@ -150,6 +156,7 @@ class RunBytes:
         head = self.read(_BLOCK)
         while 0 < len(head) < 4 and (more := self.read(_BLOCK)):
             head += more
+        self._is_compressed = head.startswith((_GZIP, *_ZSTD))
         if head.startswith(_GZIP):
             return self._bounded(self._gunzip(head))
         if head.startswith(_ZSTD):

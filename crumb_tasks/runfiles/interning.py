@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 
 from crumb_tasks.runs import Vocabulary
 
-_FEWEST = 2**18
+_FEWEST = 2**17
 
 
 class Interner:
@@ -23,7 +25,7 @@ class Interner:
         self._found = pa.array([], type=pa.string())
         self._waiting: list[pa.Array] = []
         self._n_waiting = 0
-        self._codes: list[NDArray[np.int32]] = []
+        self._codes = array("i")
 
     def add(self, ids: pa.Array) -> None:
         """Add ids, none of them null."""
@@ -39,9 +41,10 @@ class Interner:
         code_by_found = np.empty(len(order), dtype=np.int32)
         code_by_found[order] = np.arange(len(order), dtype=np.int32)
         vocabulary = Vocabulary(self._found.take(pa.array(order)))
-        codes = np.concatenate([np.empty(0, dtype=np.int32), *self._codes])
-        self._codes = []
-        return vocabulary, code_by_found[codes]
+        codes = np.frombuffer(self._codes, dtype=np.int32)
+        for start in range(0, len(codes), _FEWEST):
+            codes[start : start + _FEWEST] = code_by_found[codes[start : start + _FEWEST]]
+        return vocabulary, codes
 
     def _encode(self) -> None:
         if not self._waiting:
@@ -50,5 +53,5 @@ class Interner:
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.unify_dictionaries().chunk(0)
         codes = encoded.indices.to_numpy(zero_copy_only=False)[len(self._found) :]
-        self._codes.append(codes.astype(np.int32))
+        self._codes.frombytes(codes.astype(np.int32).tobytes())
         self._found, self._waiting, self._n_waiting = encoded.dictionary, [], 0

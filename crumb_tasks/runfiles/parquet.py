@@ -46,12 +46,17 @@ class ParquetReader:
         import pyarrow.parquet as pq
 
         self._source.line = None
-        data = self._source.read_all()
+        if self._source.is_plain:  # then only the columns that are kept are held
+            size = sum(map(len, self._source.blocks()))
+            data: str | pa.BufferReader = self._source.path
+        else:
+            whole = self._source.read_all()
+            size, data = len(whole), pa.BufferReader(whole)
         try:
-            file = pq.ParquetFile(pa.BufferReader(data))
+            file = pq.ParquetFile(data)
             names = self._find_columns(file.schema_arrow)
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(names.values()), use_threads=False):
-                self._add(batch, names, len(data))
+                self._add(batch, names, size)
         except (pa.ArrowException, OSError) as error:
             raise self._source.error(
                 f"damaged Parquet file ({' '.join(str(error).split())[:120]}); write it again"

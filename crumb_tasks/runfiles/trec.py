@@ -95,6 +95,9 @@ class TrecReader:
         counts = _tokens_by_line(block)
         lines = np.flatnonzero(counts)
         layout = self._layout or self._find_layout(block, first_line + int(lines[0]))
+        if (at := block.find(b"\0")) >= 0:
+            line = first_line + block.count(b"\n", 0, at)
+            raise self._source.error("the line holds a NUL byte, which no id may; write the run again", line)
         wrong = lines[counts[lines] != layout.n_columns]
         if wrong.size:
             raise self._column_error(layout, int(counts[wrong[0]]), first_line + int(wrong[0]), block, int(wrong[0]))
@@ -148,22 +151,15 @@ class TrecReader:
         fields = block.lstrip().split(b"\n", 1)[0].split()
         n = len(fields)
         if n not in _BY_COLUMNS:
-            raise self._source.error(self._foreign(fields), line)
+            raise self._source.error(_foreign(block.lstrip().split(b"\n", 1)[0], fields), line)
         layout = _BY_COLUMNS[n]
         if n < 6 and fields[1].lower() != _FIXED:
             layout = _WITHOUT_FIXED[n]
         if n < 6:
             self.notes.append(f"{n} columns, read as: {layout.words}")
+        self._score(fields[layout.score], line, hint="; is this a header? remove the line")
         self._layout = layout
         return layout
-
-    def _foreign(self, fields: Sequence[bytes]) -> str:
-        shown = b" ".join(fields)[:60].decode("utf-8", "replace")
-        if len(fields) == 3:
-            return f"3 columns hold no score ('{shown}'); {_EXPECTED}"
-        if len(fields) == 1 and b"," in fields[0]:
-            return f"comma-separated values are not read ('{shown}'); {_EXPECTED}, or JSONL, JSON or Parquet"
-        return f"{_EXPECTED}, found {len(fields)} ('{shown}')"
 
     def _column_error(self, layout: _Layout, found: int, line: int, block: bytes, at: int) -> Exception:
         text = block.split(b"\n")[at]
@@ -223,13 +219,12 @@ class TrecReader:
         except pa.ArrowInvalid:
             return np.array([self._score(token, line) for token, line in zip(tokens, rows.lines.tolist(), strict=True)])
 
-    def _score(self, token: bytes, line: int) -> float:
+    def _score(self, token: bytes, line: int, hint: str = "") -> float:
         try:
             if b"_" not in token:
                 return float(token)
         except ValueError:
             pass
-        hint = "; is this a header? remove the line" if line == 1 else ""
         raise self._source.error(f"the score {ascii(token)[1:]} is no number{hint}", line)
 
     def _ranks(self, rows: _Rows) -> NDArray[np.int32] | None:
@@ -260,6 +255,17 @@ class _Rows:
             token for row, is_kept in enumerate(wanted) if is_kept for token in self.tokens[row * n : row * n + n]
         ]
         return _Rows(self.layout, tokens, self.lines[np.asarray(wanted, dtype=bool)])
+
+
+def _foreign(line: bytes, fields: Sequence[bytes]) -> str:
+    shown = b" ".join(fields)[:60].decode("utf-8", "replace")
+    if b"\r" in line.rstrip(b"\r"):
+        return "line ends are bare CR; convert them to LF"
+    if len(fields) == 3:
+        return f"3 columns hold no score ('{shown}'); {_EXPECTED}"
+    if len(fields) == 1 and b"," in fields[0]:
+        return f"comma-separated values are not read ('{shown}'); {_EXPECTED}, or JSONL, JSON or Parquet"
+    return f"{_EXPECTED}, found {len(fields)} ('{shown}')"
 
 
 def _tokens_by_line(block: bytes) -> NDArray[np.int64]:
