@@ -120,14 +120,21 @@ def _scored(run: Run) -> list[Any]:
 
 
 def _judged(run: Run, qrels: Qrels) -> list[Any]:
+    """Return ir_measures' judgements, without the queries that have negative grades only.
+
+    Those have nothing to find, and pytrec_eval 0.5.11 writes outside its memory on them (crashes, endless loops).
+    """
     from ir_measures import Qrel
 
+    highest = np.full(len(qrels), -1, dtype=np.int64)
+    np.maximum.at(highest, qrels.row_queries, qrels.grades)
     names = _neutral_names(run, qrels.documents.ids.to_pylist())
     return [
         Qrel(str(query + 1), names[code], grade)
         for query, code, grade in zip(
             qrels.row_queries.tolist(), qrels.codes.tolist(), qrels.grades.tolist(), strict=True
         )
+        if highest[query] >= 0
     ]
 
 

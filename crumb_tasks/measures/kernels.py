@@ -195,7 +195,7 @@ def coverage(run: Run, nuggets: Sequence[Mapping[str, Iterable[str]]], cutoff: i
 
 
 def _precision(relevant: _Relevant, cutoff: int | None) -> Floats:
-    return np.asarray(relevant.retrieved(cutoff) / float(cutoff or 1))
+    return relevant.retrieved(cutoff) / float(cutoff or 1)
 
 
 def _recall(relevant: _Relevant, cutoff: int | None) -> Floats:
@@ -204,7 +204,7 @@ def _recall(relevant: _Relevant, cutoff: int | None) -> Floats:
 
 def _all_recall(relevant: _Relevant, cutoff: int | None) -> Floats:
     complete = (relevant.retrieved(cutoff) == relevant.n_relevant) & (relevant.n_relevant > 0)
-    return complete.astype(np.float64)
+    return np.asarray(complete, dtype=np.float64)
 
 
 def _success(relevant: _Relevant, cutoff: int | None) -> Floats:
