@@ -1,0 +1,277 @@
+"""A ranking as strict JSON, as CSV, or as Markdown. Numbers are rounded in Markdown only."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from crumb_tasks import __version__
+from crumb_tasks.errors import UsageError
+from crumb_tasks.measures import mteb_key, parse_measure
+from crumb_tasks.report.gain import Gain
+from crumb_tasks.report.ranking import Comparison, Ranking, Row
+from crumb_tasks.report.results import Skipped
+
+Renderer = Callable[[Sequence[Ranking], Sequence[Skipped]], str]
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+
+
+def to_json(rankings: Sequence[Ranking], skipped: Sequence[Skipped]) -> str:
+    """Return one object: ``rankings``, ``skipped`` and the version; a value that does not exist is null."""
+    content = {
+        "crumb_tasks": __version__,
+        "rankings": [_ranking_object(ranking) for ranking in rankings],
+        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in skipped],
+    }
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def to_csv(rankings: Sequence[Ranking], skipped: Sequence[Skipped]) -> str:
+    """Return one line per system; an empty cell is a value that does not exist.
+
+    Raises:
+        UsageError: There are several rankings, whose columns differ.
+    """
+    del skipped
+    if len(rankings) != 1:
+        names = ", ".join(f"'{ranking.benchmark}'" for ranking in rankings)
+        raise UsageError(
+            f"a CSV file holds one ranking and there are {len(rankings)} ({names}); choose one with --benchmark"
+        )
+    (ranking,) = rankings
+    text = io.StringIO()
+    writer: csv.DictWriter[str] | None = None
+    for row in ranking.rows:
+        cells = _flat(ranking, row)
+        if writer is None:
+            writer = csv.DictWriter(text, list(cells), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow(cells)
+    return text.getvalue()
+
+
+def to_markdown(rankings: Sequence[Ranking], skipped: Sequence[Skipped]) -> str:
+    """Return tables with four decimals; names of models and files are text, whatever they hold."""
+    parts = [part for ranking in rankings for part in _ranking_parts(ranking)]
+    if skipped:
+        lines = [f"- {_text(entry.path)}: {_text(entry.reason)}" for entry in skipped]
+        parts += ["## Files left out", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+RENDERERS: Mapping[str, Renderer] = {".json": to_json, ".csv": to_csv, ".md": to_markdown}
+"""By the suffix of the file that is written."""
+
+
+def _ranking_object(ranking: Ranking) -> dict[str, Any]:
+    card = ranking.aggregate
+    return {
+        "benchmark": ranking.benchmark,
+        "aggregate": card.name,
+        "measure": card.measure,
+        "mean": card.reduction.mean,
+        "split": ranking.split,
+        "sample": card.sample,
+        "models": [_row_object(ranking, row) for row in ranking.rows],
+        "comparisons": [_comparison_object(comparison) for comparison in ranking.comparisons],
+        "instruction_gains": [_gain_object(gain) for gain in ranking.gains],
+        "published": list(_published_rows(ranking)),
+        "data_revisions": {task: dict(counts) for task, counts in ranking.data_revisions.items()},
+    }
+
+
+def _row_object(ranking: Ranking, row: Row) -> dict[str, Any]:
+    return {
+        **_identity(ranking, row),
+        "problem": row.problem or None,
+        "zeros": list(row.zeros),
+        **_beside(ranking, row),
+        "groups": dict(row.value_by_group),
+        "members": dict(row.value_by_member),
+    }
+
+
+def _flat(ranking: Ranking, row: Row) -> dict[str, Any]:
+    groups = dict.fromkeys(filter(None, ranking.aggregate.reduction.group_names()))
+    return {
+        **_identity(ranking, row),
+        "problem": row.problem,
+        "zeros": " ".join(row.zeros),
+        **_beside(ranking, row),
+        **{name: row.value_by_group.get(name) for name in groups},
+        **row.value_by_member,
+    }
+
+
+def _identity(ranking: Ranking, row: Row) -> dict[str, Any]:
+    return {
+        "rank": row.rank,
+        "model": row.system.model,
+        "model_revision": row.system.revision,
+        "condition": row.system.condition,
+        ranking.value_name: row.value,
+        "published": None if row.published is None else row.published.value,
+        "published_setting": None if row.published is None else row.published.setting,
+        "n_members": row.n_members,
+    }
+
+
+def _beside(ranking: Ranking, row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        f"{mteb_key(parse_measure(measure))}_{ranking.value_name}": value for measure, value in row.reported.items()
+    }
+    for name, value in row.beside.items():
+        found |= {name: value, f"rank_{name}": row.rank_beside.get(name)}
+    return found
+
+
+def _comparison_object(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "with": comparison.name,
+        "n_models": comparison.n_systems,
+        "n_pairs": comparison.n_pairs,
+        "n_flipped": comparison.n_flipped,
+        "n_tied": comparison.n_tied,
+    }
+
+
+def _gain_object(gain: Gain) -> dict[str, Any]:
+    return {
+        "model": gain.with_instruction.model,
+        "model_revision": gain.with_instruction.revision,
+        "with": gain.with_instruction.condition,
+        "without": gain.without.condition,
+        "gain": gain.value,
+        "n_tasks": gain.n_tasks,
+    }
+
+
+def _published_rows(ranking: Ranking) -> Iterator[dict[str, Any]]:
+    """Yield the published values by system, setting and measure."""
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for value in ranking.published:
+        row = rows.setdefault(
+            (value.system, value.setting, value.measure),
+            {
+                "system": value.system,
+                "setting": value.setting,
+                "measure": value.measure,
+                "model": value.model or None,
+                "sources": [],
+                "values": {},
+            },
+        )
+        row["values"][value.task] = value.value
+        if value.source not in row["sources"]:
+            row["sources"].append(value.source)
+    yield from rows.values()
+
+
+def _ranking_parts(ranking: Ranking) -> Iterator[str]:
+    card = ranking.aggregate
+    yield f"# {_text(ranking.benchmark)}"
+    mean = f"{card.reduction.mean} mean of {card.measure}, split {ranking.split}"
+    yield f"{_text(card.title or card.description)}: {mean}, computed from the members' results."
+    if card.sample:
+        yield "These are samples for trying things out; their numbers stand beside no published ones."
+    ranked = [row for row in ranking.rows if row.value is not None]
+    if ranked:
+        yield _table(_head(ranking), (_cells(ranking, row) for row in ranked))
+        yield from (_sentence(comparison) for comparison in ranking.comparisons if comparison.n_pairs)
+    if unranked := [row for row in ranking.rows if row.value is None]:
+        yield "## Without a value"
+        yield _table(("Model", "Condition", "Members", "Why"), (_unranked(ranking, row) for row in unranked))
+    yield "## Members"
+    names = ranking.members
+    rows = ([*_system(row), *(_number(row.value_by_member[name]) for name in names)] for row in ranking.rows)
+    yield _table(("Model", "Condition", *names), rows)
+    if zeros := [f"{_text(row.system.model)} ({', '.join(row.zeros)})" for row in ranking.rows if row.zeros]:
+        yield f"A member is 0 for: {'; '.join(zeros)}."
+    if mixed := sum(len(counts) > 1 for counts in ranking.data_revisions.values()):
+        n_members = len(ranking.data_revisions)
+        yield f"{mixed} of {n_members} members have results on several revisions of their data, as the JSON form lists."
+    yield from _gains(ranking)
+    yield from _published_part(ranking)
+
+
+def _head(ranking: Ranking) -> list[str]:
+    mean = ranking.aggregate.reduction.mean.capitalize()
+    others = [name for reduction in ranking.aggregate.beside for name in (reduction.name, "rank")]
+    return ["Rank", "Model", "Condition", f"{mean} mean", "Published", *ranking.aggregate.reported, *others]
+
+
+def _cells(ranking: Ranking, row: Row) -> list[str]:
+    cells = [_number(row.rank), *_system(row), _number(row.value)]
+    cells.append(_number(None if row.published is None else row.published.value))
+    cells += [_number(row.reported[measure]) for measure in ranking.aggregate.reported]
+    for reduction in ranking.aggregate.beside:
+        cells += [_number(row.beside[reduction.name]), _number(row.rank_beside.get(reduction.name))]
+    return cells
+
+
+def _unranked(ranking: Ranking, row: Row) -> list[str]:
+    coverage = f"{row.n_members}/{len(ranking.aggregate.task_names)}"
+    return [*_system(row), coverage, _text(row.problem)]
+
+
+def _system(row: Row) -> list[str]:
+    return [_text(row.system.model), _text(row.system.condition)]
+
+
+def _sentence(comparison: Comparison) -> str:
+    tied = f", {comparison.n_tied} are ties in one of the two" if comparison.n_tied else ""
+    return (
+        f"{comparison.name} orders {comparison.n_flipped} of the {comparison.n_pairs} pairs of "
+        f"{comparison.n_systems} models the other way round{tied}."
+    )
+
+
+def _gains(ranking: Ranking) -> Iterator[str]:
+    if not ranking.gains:
+        return
+    yield "## Instruction gain"
+    yield f"Mean of log2(x with + 1) - log2(x without + 1) over {ranking.gains[0].n_tasks} numbers."
+    rows = (
+        [
+            _text(gain.with_instruction.model),
+            _text(gain.with_instruction.condition),
+            _text(gain.without.condition),
+            f"{gain.value:+.4f}",
+        ]
+        for gain in ranking.gains
+    )
+    yield _table(("Model", "With", "Without", "Gain"), rows)
+
+
+def _published_part(ranking: Ranking) -> Iterator[str]:
+    own = [
+        [_text(value.system), _text(value.setting), value.measure, f"{value.value:.4f}"]
+        for value in ranking.published
+        if value.task == ranking.aggregate.name
+    ]
+    if own:
+        yield "## Published, for reference"
+        sources = dict.fromkeys(value.source for value in ranking.published if value.task == ranking.aggregate.name)
+        yield f"{_text('; '.join(sources))}."
+        yield _table(("System", "Setting", "Measure", "Value"), own)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def _text(text: str) -> str:
+    """Return ``text`` so that Markdown shows it as it is."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
