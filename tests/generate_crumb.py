@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -50,22 +51,20 @@ def write_task(root: Path, folder: str, shape: Shape | None = None, *, seed: int
     for part in ("eval", "val"):
         (target / part).mkdir(parents=True, exist_ok=True)
     counts = rng.integers(2, max(shape.passages, 2) + 1, shape.documents) if shape.chunked else [1] * shape.documents
-    stock = _sentences(rng)
     with (target / "passage_corpus.jsonl").open("w", encoding="utf-8", newline="\n") as passages:
-        for document, texts in enumerate(_documents(rng, stock, counts, shape.characters)):
+        for document, texts in enumerate(_documents(rng, counts, shape.characters)):
             for index, text in enumerate(texts):
                 passages.write(_corpus_row(document, index if shape.chunked else None, text))
     if shape.chunked:
         rng = np.random.default_rng(seed)
         rng.integers(2, max(shape.passages, 2) + 1, shape.documents)
-        stock = _sentences(rng)
         with (target / "full_document_corpus.jsonl").open("w", encoding="utf-8", newline="\n") as documents:
-            for document, texts in enumerate(_documents(rng, stock, counts, shape.characters)):
+            for document, texts in enumerate(_documents(rng, counts, shape.characters)):
                 documents.write(_corpus_row(document, None, "\n\n".join(texts)))
     for part, first, number in (("eval", 0, shape.queries), ("val", shape.queries, max(shape.queries // 3, 2))):
         with (target / part / "query_labels.jsonl").open("w", encoding="utf-8", newline="\n") as queries:
             for query in range(first, first + number):
-                queries.write(_query_row(query, shape, counts, stock))
+                queries.write(_query_row(query, shape, counts))
     return target
 
 
@@ -84,13 +83,16 @@ def document_id(document: int) -> str:
     return f"DOC{document:07d}"
 
 
-def _sentences(rng: np.random.Generator) -> list[str]:
+@cache
+def _sentences() -> list[str]:
+    rng = np.random.default_rng(0)
     syllables = ["ka", "lo", "mi", "ter", "an", "sub", "ri", "to", "ven", "ex", "pa", "dor", "quil", "sa", "ne", "um"]
     words = ["".join(rng.choice(syllables, rng.integers(1, 5))) for _ in range(4000)]
     return [" ".join(rng.choice(words, rng.integers(8, 16))).capitalize() + "." for _ in range(2000)]
 
 
-def _documents(rng: np.random.Generator, stock: list[str], counts: object, characters: int) -> Iterator[list[str]]:
+def _documents(rng: np.random.Generator, counts: object, characters: int) -> Iterator[list[str]]:
+    stock = _sentences()
     n_sentences = max(characters // 60, 1)
     for document, count in enumerate(counts):  # type: ignore[call-overload]
         places = rng.integers(0, len(stock), (count, n_sentences)).tolist()
@@ -110,7 +112,8 @@ def _corpus_row(document: int, passage: int | None, text: str) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def _query_row(query: int, shape: Shape, counts: object, stock: list[str]) -> str:
+def _query_row(query: int, shape: Shape, counts: object) -> str:
+    stock = _sentences()
     documents = sorted({query % shape.documents, (query + 1) % shape.documents})
     n_passages = [int(counts[document]) for document in documents]  # type: ignore[index]
     if shape.chunked:

@@ -119,9 +119,8 @@ def text_table(columns: Mapping[str, Sequence[str]], *, empty_text: str, where: 
     titles = columns.get("title", [""] * len(texts))
     blank = [not text.strip() and not title.strip() for text, title in zip(texts, titles, strict=True)]
     texts = [empty_text if is_blank else text for text, is_blank in zip(texts, blank, strict=True)]
-    table = pa.table(
-        {name: pa.array(texts if name == "text" else list(values), pa.string()) for name, values in columns.items()}
-    )
+    schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in columns])
+    table = pa.table({**columns, "text": texts}, schema=schema)
     _refuse_repeated_rows(table, where)
     return TextTable(table, sum(blank))
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
-
-import pyarrow as pa
+from typing import Literal, NamedTuple
 
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.collection import Collection, Qrels
@@ -53,6 +51,13 @@ def files(task: TaskCard, split: str) -> tuple[str, ...]:
     return (base, _STORIES.format(sentences=10 if options.sentences == 1 else options.sentences))
 
 
+class _Item(NamedTuple):
+    line: int
+    sentence: str
+    shown: list[int]
+    right: list[int]
+
+
 def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
     """Load the one split that the benchmark has."""
     options = read_options(task, Options)
@@ -60,47 +65,36 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
     clusters, sentences, texts = _read_stories(stories)
     if options.sentences == 1:
         texts = sentences
-    position = {sentence: index for index, sentence in enumerate(sentences)}
-    rows = _read_t2(base, clusters) if options.setting == "T2" else _read_t1(base, clusters)
-    query_stories = [_story_of(base, row_number, sentence, position) for row_number, sentence, _, _ in rows]
-    prefix = "s" if options.bank == "full" else "q"
-    query_ids = [f"{prefix}{index}" for index in range(len(rows))]
+    story_by_sentence = {sentence: story for story, sentence in enumerate(sentences)}
+    items = _read_t2(base, clusters) if options.setting == "T2" else _read_t1(base, clusters)
+    asked = [_story_of(base, item, story_by_sentence) for item in items]
+    query_ids = [f"{'s' if options.bank == 'full' else 'q'}{index}" for index in range(len(items))]
+    item_by_query = dict(zip(query_ids, items, strict=True))
     corpus = text_table(
-        {"id": [f"s{index}" for index in range(len(texts))], "title": [""] * len(texts), "text": texts},
+        {"id": [_doc_id(story) for story in range(len(texts))], "title": [""] * len(texts), "text": texts},
         empty_text=task.empty_text,
         where=str(stories),
     )
-    itself = [
-        query_id
-        for query_id, story, (_, _, shown, _) in zip(query_ids, query_stories, rows, strict=True)
-        if story in shown
-    ]
+    queries = text_table(
+        {"id": query_ids, "text": [texts[story] for story in asked]}, empty_text=task.empty_text, where=str(base)
+    )
+    grades = {query_id: dict.fromkeys(map(_doc_id, item.right), 1) for query_id, item in item_by_query.items()}
+    candidates = {query_id: [_doc_id(story) for story in item.shown] for query_id, item in item_by_query.items()}
+    itself = [one for one, item, story in zip(query_ids, items, asked, strict=True) if story in item.shown]
     return Collection(
         name=task.name,
         split=split,
         corpus=corpus.table,
-        queries=pa.table({"id": pa.array(query_ids), "text": pa.array([texts[story] for story in query_stories])}),
-        qrels={
-            "graded": Qrels.from_dict(
-                {
-                    query_id: {f"s{story}": 1 for story in right}
-                    for query_id, (_, _, _, right) in zip(query_ids, rows, strict=True)
-                },
-                name=task.name,
-            )
-        },
-        candidates=None
-        if options.bank == "full"
-        else {
-            query_id: [f"s{story}" for story in shown]
-            for query_id, (_, _, shown, _) in zip(query_ids, rows, strict=True)
-        },
+        queries=queries.table,
+        qrels={"graded": Qrels.from_dict(grades, name=task.name)},
+        candidates=None if options.bank == "full" else candidates,
         n_empty_texts=corpus.n_empty,
         notes=(f"{len(itself)} queries stand among their own options: {', '.join(itself)}",) if itself else (),
     )
 
 
-_Item = tuple[int, str, list[int], list[int]]  # line, sentence, stories shown, right stories
+def _doc_id(story: int) -> str:
+    return f"s{story}"
 
 
 def _read_stories(path: Path) -> tuple[list[str], list[str], list[str]]:
@@ -120,7 +114,7 @@ def _read_t2(path: Path, clusters: Sequence[str]) -> list[_Item]:
         same = {story for story in shown if clusters[story] == clusters[len(items)]}
         if set(right) != same:
             raise DataError(f"{path}:{number}: the stories named as right are not those of the query's cluster")
-        items.append((number, sentence, shown, right))
+        items.append(_Item(number, sentence, shown, right))
     return items
 
 
@@ -132,7 +126,7 @@ def _read_t1(path: Path, clusters: Sequence[str]) -> list[_Item]:
         _check_item(path, number, index, len(items))
         if right != str(shown["ABCD".index(label)] if label in tuple("ABCD") else None):
             raise DataError(f"{path}:{number}: Label '{label}' and CorrectIndex '{right}' name different options")
-        items.append((number, sentence, shown, [int(right)]))
+        items.append(_Item(number, sentence, shown, [int(right)]))
     return items
 
 
@@ -151,7 +145,7 @@ def _check_item(path: Path, number: int, index: str, expected: int) -> None:
         raise DataError(f"{path}:{number}: Index is '{index}', expected '{expected}'; rows are missing or out of order")
 
 
-def _story_of(path: Path, number: int, sentence: str, position: dict[str, int]) -> int:
-    if sentence not in position:
-        raise DataError(f"{path}:{number}: no story has the sentence '{sentence[:60]}'")
-    return position[sentence]
+def _story_of(path: Path, item: _Item, story_by_sentence: dict[str, int]) -> int:
+    if item.sentence not in story_by_sentence:
+        raise DataError(f"{path}:{item.line}: no story has the sentence '{item.sentence[:60]}'")
+    return story_by_sentence[item.sentence]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import pyarrow as pa
 
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.collection import Collection, Qrels
@@ -65,12 +64,12 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
         grade_by_doc_by_query[query_id] = {
             _doc_of(title, doc_by_title, f"{sheet}: row {row_number}"): 1 for title in titles if title != "NA"
         }
-    queries = text_table({"id": ids, "text": questions}, empty_text=task.empty_text, where=str(sheet)).table
+    columns = {"id": ids, "text": questions, "survey": surveys}
     return Collection(
         name=task.name,
         split=split,
         corpus=corpus.table,
-        queries=queries.append_column("survey", pa.array(surveys, pa.string())),
+        queries=text_table(columns, empty_text=task.empty_text, where=str(sheet)).table,
         qrels={"graded": Qrels.from_dict(grade_by_doc_by_query, name=task.name)},
         n_empty_texts=corpus.n_empty,
         notes=(f"{n_repeated} papers stand in the corpus twice; the first is kept",) if n_repeated else (),
