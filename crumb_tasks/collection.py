@@ -5,6 +5,7 @@ A loader makes it, everything behind reads it. Ids are strings, texts are never 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 
 from crumb_tasks.errors import DataError
 from crumb_tasks.runs import Vocabulary
+
+_LARGEST_GRADE = 2**53
+"""Beyond it float64 skips integers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,19 +69,22 @@ class Qrels:
             name: What a message calls these judgements.
 
         Raises:
-            DataError: A grade is NaN or fractional, or two judgements of one document differ.
+            DataError: A grade is NaN or fractional, two judgements of one document differ, or a query id stands there
+                twice.
         """
+        _refuse_repeated_queries(query_ids, name)
         documents, codes = Vocabulary.encode(doc_ids)
         rows_query = np.asarray(query_index, dtype=np.int64)
         values = np.asarray(grades, dtype=np.float64)
         whole = np.trunc(values)
         fractional = whole != values  # true for NaN as well
-        if fractional.any() and (labels == "integral" or not np.isfinite(values[fractional]).all()):
-            bad = fractional if labels == "integral" else ~np.isfinite(values)
-            row = int(np.flatnonzero(bad)[0])
+        refused = ~(np.abs(values) <= _LARGEST_GRADE) | (fractional & (labels == "integral"))
+        if refused.any():
+            row = int(np.flatnonzero(refused)[0])
+            remedy = ', or declare labels = "truncate" in the card' if np.isfinite(values[row]) else ""
             raise DataError(
                 f"{name}: query '{query_ids[rows_query[row]]}', document '{documents.ids[codes[row]]}': grade "
-                f'{values[row]:g} is no integer; correct it, or declare labels = "truncate" in the card'
+                f"{values[row]:g} is no integer; correct it{remedy}"
             )
         order = np.lexsort((codes, rows_query))
         rows_query, codes, kept = rows_query[order], codes[order], whole[order].astype(np.int64)
@@ -106,7 +113,7 @@ class Qrels:
     @classmethod
     def from_dict(
         cls,
-        grade_by_doc_by_query: Mapping[str, Mapping[str, Any]],
+        grade_by_doc_by_query: Mapping[Any, Mapping[Any, Any]],
         *,
         labels: Literal["integral", "truncate"] = "integral",
         name: str = "qrels",
@@ -115,7 +122,11 @@ class Qrels:
         query_ids = [str(query_id) for query_id in grade_by_doc_by_query]
         counts = [len(grade_by_doc) for grade_by_doc in grade_by_doc_by_query.values()]
         doc_ids = [str(doc_id) for grade_by_doc in grade_by_doc_by_query.values() for doc_id in grade_by_doc]
-        grades = [float(grade) for grade_by_doc in grade_by_doc_by_query.values() for grade in grade_by_doc.values()]
+        grades = [
+            _as_float(grade, name, query_id, doc_id)
+            for query_id, grade_by_doc in grade_by_doc_by_query.items()
+            for doc_id, grade in grade_by_doc.items()
+        ]
         query_index = np.repeat(np.arange(len(query_ids), dtype=np.int64), counts)
         return cls.from_columns(query_ids, query_index, doc_ids, grades, labels=labels, name=name)
 
@@ -154,6 +165,19 @@ class Qrels:
             query_id: dict(zip(ids[start:end], grades[start:end], strict=True))
             for query_id, start, end in zip(self.query_ids, bounds, bounds[1:], strict=False)
         }
+
+
+def _refuse_repeated_queries(query_ids: Sequence[str], name: str) -> None:
+    if len(set(query_ids)) != len(query_ids):
+        twice = next(query_id for query_id, count in Counter(query_ids).items() if count > 1)
+        raise DataError(f"{name}: query '{twice}' stands there twice; ids of queries are distinct")
+
+
+def _as_float(grade: Any, name: str, query_id: object, doc_id: object) -> float:
+    try:
+        return float(grade)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name}: query '{query_id}', document '{doc_id}': grade {grade!r} is no number") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,9 +233,8 @@ class Collection:
     @cached_property
     def n_documents(self) -> int:
         """Number of documents that a ranking can hold: parents where there are any, else corpus rows."""
-        if self.parents is None:
-            return int(self.corpus.num_rows)
-        return int(pc.count_distinct(self.parents).as_py())
+        parents = self.parent_ids
+        return int(self.corpus.num_rows if parents is None else pc.count_distinct(parents).as_py())
 
     @cached_property
     def corpus_ids(self) -> pa.ChunkedArray:

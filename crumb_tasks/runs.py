@@ -115,13 +115,19 @@ class Run:
             RunError: A score is NaN, a query id stands there twice, or a document does and ``repeats`` refuses it.
         """
         documents, codes = Vocabulary.encode(doc_ids)
+        values = _as_floats(scores)
+        if not values.shape == codes.shape == np.shape(query_index):
+            raise RunError(
+                f"each row has a query, a document and a number: there are {np.shape(query_index)}, {codes.shape} "
+                f"and {values.shape}"
+            )
         passages, passage_codes = (None, None) if passage_ids is None else Vocabulary.encode(passage_ids)
         return cls.from_codes(
             query_ids,
             query_index,
             documents,
             codes,
-            _as_floats(scores),
+            values,
             passages=passages,
             passage_codes=passage_codes,
             repeats=repeats,

@@ -191,7 +191,9 @@ def test_canonical_names_are_those_that_ir_measures_prints() -> None:
 
 def test_reading_names_imports_nothing_heavy() -> None:
     """`crumb-tasks list` reads all cards and their measures without ir_measures, scipy or pandas."""
-    code = "import sys, crumb_tasks.measures as m; m.parse_measure('ERR@10'); print([n for n in %r if n in sys.modules])"
+    code = (
+        "import sys, crumb_tasks.measures as m; m.parse_measure('ERR@10'); print([n for n in %r if n in sys.modules])"
+    )
     heavy = ["ir_measures", "scipy", "pandas", "torch", "mteb", "pytrec_eval"]
 
     done = subprocess.run([sys.executable, "-c", code % heavy], capture_output=True, text=True, check=True)
@@ -247,7 +249,9 @@ def test_thresholds_are_those_of_ir_measures(grades: Grades, run: RunDict, rel: 
 
 def _safe_for_trec_eval(grades: Grades) -> dict[str, dict[str, int]]:
     """Return the queries that do not corrupt its memory: pytrec_eval 0.5.11 crashes when all grades are negative."""
-    return {query_id: dict(grade_by_doc) for query_id, grade_by_doc in grades.items() if max(grade_by_doc.values()) >= 0}
+    return {
+        query_id: dict(grade_by_doc) for query_id, grade_by_doc in grades.items() if max(grade_by_doc.values()) >= 0
+    }
 
 
 def _of_ir_measures(name: str, rel: int, cutoff: int | None) -> Any:
@@ -367,7 +371,7 @@ def test_precision_divides_by_the_cutoff_even_if_fewer_were_retrieved() -> None:
 
 
 def test_all_recall_wants_everything() -> None:
-    """Completeness is 1 only when no relevant document is missing; without relevant ones there is nothing to complete."""
+    """Completeness is 1 only when no relevant document is missing, and 0 where there is none."""
     grades = {"a": 1, "b": 2, "c": 0}
 
     assert value_of(in_order("a", "x", "b"), grades, "all_recall@3") == 1.0
@@ -376,7 +380,7 @@ def test_all_recall_wants_everything() -> None:
 
 
 def test_coverage_counts_nuggets_not_documents() -> None:
-    """FreshStack: two documents for one nugget cover one of three; a nugget without support in the run stays uncovered."""
+    """FreshStack: two documents for one nugget cover one of three; one without support in the run stays uncovered."""
     run = Run.from_dict({"q1": in_order("a", "b", "c"), "q2": {}})
     nuggets = [{"n1": {"a", "b"}, "n2": {"c"}, "n3": {"zz"}}, {}]
 
@@ -409,15 +413,13 @@ def test_a_gain_that_overflows_is_refused() -> None:
 def delegated_values(run: RunDict, grades: Grades, *measures: str, **rules: Any) -> dict[str, list[float]]:
     """Return the values of delegated measures."""
     qrels = Qrels.from_dict(grades)
-    found = delegated.evaluate(
-        map(parse_measure, measures), Run.from_dict(run).select(qrels.query_ids), qrels, **rules
-    )
+    found = delegated.evaluate(map(parse_measure, measures), Run.from_dict(run).select(qrels.query_ids), qrels, **rules)
     return {name: values.tolist() for name, values in found.items()}
 
 
 @pytest.mark.skipif(shutil.which("perl") is None, reason="gdeval needs perl")
 def test_err_works_with_any_query_and_document_id() -> None:
-    """gdeval wants integers as query ids and files without spaces in ids; it gets neutral names."""
+    """TREC's gdeval wants integers as query ids and files without spaces in ids; it gets neutral names."""
     pytest.importorskip("ir_measures")
     run = {"a query": in_order("x y", "b"), "q-2": in_order("b"), "unanswered": {}}
     grades = {"a query": {"b": 1}, "q-2": {"b": 4}, "unanswered": {"b": 1}}
@@ -469,8 +471,8 @@ def test_a_missing_tool_is_one_line_with_the_command(monkeypatch: pytest.MonkeyP
 def test_crumb_evaluators_nine_measures() -> None:
     """A run keyed by document ids gets the nine defaults of CRUMB's evaluator to 1e-9.
 
-    Its rule (crumb_eval, facts of the repository): labels through int(), nDCG from the graded labels, P, R and RR from the
-    binary ones, a missing query is 0, one with only zero labels counts, one without labels does not.
+    Its rule (crumb_eval): labels through int(), nDCG from the graded labels, P, R and RR from the binary, a missing
+    query is 0, one with only zero labels counts, one without labels does not.
     """
     ir_measures = pytest.importorskip("ir_measures")
     graded_names = ["nDCG@10", "nDCG@5"]
@@ -510,7 +512,9 @@ def test_many_cutoffs_cost_one_look_at_the_run() -> None:
     index = np.repeat(np.arange(2000), 1000)
     documents = [f"d{d}" for d in np.tile(np.arange(1000), 2000)]
     run = Run.from_columns(query_ids, index, documents, random.random(2_000_000))
-    qrels = Qrels.from_columns(query_ids, np.repeat(np.arange(2000), 5), [f"d{d}" for d in np.tile(range(5), 2000)], np.ones(10_000))
+    qrels = Qrels.from_columns(
+        query_ids, np.repeat(np.arange(2000), 5), [f"d{d}" for d in np.tile(range(5), 2000)], np.ones(10_000)
+    )
     names = [f"{m}@{k}" for m in ("nDCG", "AP", "R", "P", "RR", "Success") for k in (1, 3, 5, 10, 20, 100, 1000)]
 
     began = time.perf_counter()
