@@ -175,7 +175,7 @@ def choose_scorer(model: Any, queries: Any, block: Any) -> Scorer:
     """Return the scorer for ``model``: a product where it is one, else the model's own similarity.
 
     What a model declares (``similarity_fn_name``) need not be what its ``similarity`` does, so both formulas are tried
-    on a sample of the embeddings, and one is used only when it agrees.
+    on a sample of the embeddings, and one is used only when it agrees. Where both do, the declaration decides.
 
     Args:
         model: An MTEB encoder.
@@ -202,9 +202,9 @@ def _matching_product(model: Any, queries: Any, block: Any) -> str | None:
         for name, product in (("cosine", cosine), ("dot", left @ right.T))
         if product.shape == expected.shape and _agree(expected, product)
     ]
-    declared = _declared_similarity(model)
-    if len(found) == 2:  # normalised vectors; others of the corpus might not be
-        return declared if declared in found else "cosine"
+    if len(found) == 2:  # the sample is of unit length, or orthogonal; other vectors of the corpus might not be
+        declared = _declared_similarity(model)
+        return declared if declared in found else None
     return found[0] if found else None
 
 
