@@ -44,3 +44,11 @@ def upstream_root(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -
             if file.is_file() and file.name != "SOURCE.md":
                 shutil.copyfile(file, root / place / file.name)
     return root
+
+
+@pytest.fixture(scope="session")
+def rarb_root(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root with RAR-b's official multiple-choice files."""
+    root = tmp_path_factory.mktemp("rarb_root")
+    shutil.copytree(shared_data / "rarb" / "mcr", root / "gowitheflow-1998" / "RAR-b" / "mcr")
+    return root
