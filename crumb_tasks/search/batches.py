@@ -64,11 +64,11 @@ def sorts_by_length(model: object) -> bool:
     return isinstance(getattr(model, "model", None), sentence_transformers.SentenceTransformer)
 
 
-def reads_raw_rows(model: object) -> bool:
-    """Return whether ``model`` joins title and text itself, from the rows of the loader's dataset.
+def prepares_rows_again(model: object) -> bool:
+    """Return whether ``model`` runs MTEB's preparation on the rows of the loader's dataset, which are prepared already.
 
-    MTEB's ``CachedEmbeddingWrapper`` prepares ``loader.dataset`` a second time; on prepared rows that would put the
-    title in front of the text twice.
+    MTEB's ``CachedEmbeddingWrapper`` does, and would put the title in front of the text twice. It keeps vectors by the
+    text alone, so that it must see the joined text, and no title beside it.
     """
     from mteb.models import CachedEmbeddingWrapper
 

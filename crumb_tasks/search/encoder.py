@@ -120,8 +120,7 @@ class _Encode:
     def queries(self, queries: Dataset, groups: Sequence[tuple[NDArray[np.integer[Any]], TaskMetadata]] | None) -> Any:
         """Return the embeddings of all queries in their order, one call per group."""
         table = queries.with_format("arrow").select_columns(list(batches.QUERY_COLUMNS))[:]
-        if not batches.reads_raw_rows(self.model):
-            table = batches.joined_queries(table)
+        table = batches.joined_queries(table)
         if groups is None:
             return self._encode(table, self.task_metadata, "query")
         positions = np.concatenate([np.asarray(members, dtype=np.int64) for members, _ in groups])
@@ -136,9 +135,9 @@ class _Encode:
         Longest first, so that a batch holds texts of about one length and memory runs out at once or never. Models that
         sort by themselves get the corpus' order, which costs no copy.
         """
-        if batches.reads_raw_rows(self.model):
-            return self._encode(table, self.task_metadata, "document")
         table = batches.joined_documents(table)
+        if batches.prepares_rows_again(self.model):
+            table = table.select(["id", "text"])
         if batches.sorts_by_length(self.model) or len(table) <= self.kwargs.get("batch_size", 32):
             return self._encode(table, self.task_metadata, "document")
         order = batches.length_order(table.column("text"))
