@@ -136,6 +136,12 @@ class ConditionedEncoder(_Conditioned):
         self._observe("query" if is_query else "document", len(_rows_of(inputs)))
         return embeddings
 
+    def document_prompt(self, task_metadata: TaskMetadata) -> str:
+        """Return what stands in front of documents under the condition; embeddings on disk are kept by it."""
+        from crumb_tasks.search.identity import document_prompt
+
+        return document_prompt(self._model, self._prepare(task_metadata, is_query=False))
+
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the model's similarity of all pairs."""
         return self._model.similarity(embeddings1, embeddings2)
