@@ -20,6 +20,8 @@ from datasets.table import InMemoryTable
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, default_collate
 
+from crumb_tasks.search.identity import layers
+
 CORPUS_COLUMNS = ("id", "title", "text")
 QUERY_COLUMNS = ("id", "text")
 
@@ -61,7 +63,7 @@ def sorts_by_length(model: object) -> bool:
     sentence_transformers = sys.modules.get("sentence_transformers")
     if sentence_transformers is None:  # not imported, so no model of it can exist
         return False
-    return isinstance(getattr(model, "model", None), sentence_transformers.SentenceTransformer)
+    return any(isinstance(layer, sentence_transformers.SentenceTransformer) for layer in layers(model))
 
 
 def prepares_rows_again(model: object) -> bool:
@@ -72,7 +74,7 @@ def prepares_rows_again(model: object) -> bool:
     """
     from mteb.models import CachedEmbeddingWrapper
 
-    return isinstance(model, CachedEmbeddingWrapper)
+    return any(isinstance(layer, CachedEmbeddingWrapper) for layer in layers(model))
 
 
 class ColumnBatch(MutableMapping[str, Any]):

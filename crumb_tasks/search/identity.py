@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 WITHOUT_EFFECT = frozenset({"batch_size", "show_progress_bar", "num_workers", "num_proc"})
 """Keyword arguments of ``encode`` that change no vector beyond rounding."""
 
+OF_QUERIES = frozenset({"instructions", "queries", "rerank", "depth"})
+"""Settings of an experiment that reach no document, so that paired conditions share embeddings."""
+
 
 def layers(model: object) -> Iterator[object]:
     """Yield ``model`` and what it wraps: MTEB's wrappers keep the inner model as ``_model`` or ``model``."""
@@ -25,7 +28,8 @@ def layers(model: object) -> Iterator[object]:
     while found is not None and id(found) not in seen:
         seen.add(id(found))
         yield found
-        found = getattr(found, "_model", None) or getattr(found, "model", None)
+        inner = getattr(found, "_model", None)
+        found = inner if inner is not None else getattr(found, "model", None)
 
 
 def document_prompt(model: object, task_metadata: TaskMetadata) -> str:
@@ -76,13 +80,13 @@ def weights_dtype(model: object) -> str | None:
 
 
 def model_identity(model: Any) -> dict[str, Any]:
-    """Return name, revision and experiment of ``model`` from its MTEB metadata."""
+    """Return name, revision and what of its experiment concerns documents, from the MTEB metadata of ``model``."""
     meta = getattr(model, "mteb_model_meta", None)
     experiment = getattr(meta, "experiment_kwargs", None) or {}
     return {
         "model": str(getattr(meta, "name", None) or type(model).__name__),
         "revision": str(getattr(meta, "revision", None) or ""),
-        "experiment": {str(name): str(value) for name, value in sorted(experiment.items())},
+        "experiment": {str(name): str(value) for name, value in sorted(experiment.items()) if name not in OF_QUERIES},
     }
 
 
