@@ -299,3 +299,9 @@ def test_the_aggregates_have_their_eight_members() -> None:
         "CRUMBPaperRetrieval",
         "CRUMBTheoremRetrieval",
     }
+
+
+def test_an_aggregate_names_its_members() -> None:
+    """CRUMB is eight tasks; it has no data of its own."""
+    with pytest.raises(UsageError, match=r"CRUMB is an aggregate .* load one of its members: CRUMBClinicalTrial, "):
+        load_collection("CRUMB")

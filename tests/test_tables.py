@@ -300,3 +300,13 @@ def test_passages_without_parent_stand_for_themselves(tmp_path: Path) -> None:
 
     assert corpus.table["parent"].to_pylist() == ["p", "alone"]
     assert corpus.n_orphans == 1
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full or read-only home is the user's to solve: the message says with what."""
+    path = jsonl(tmp_path / "corpus.jsonl", {"_id": "a", "text": "x"})
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("CRUMB_TASKS_CACHE", str(tmp_path / "a file"))
+
+    with pytest.raises(DataError, match="let CRUMB_TASKS_CACHE name a roomy folder"):
+        read_corpus(path, BEIR, empty_text="-", kept_from=0)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crumb_tasks.cards import TaskCard, find_task
+from crumb_tasks.cards import TaskCard, find_aggregate, find_task
 from crumb_tasks.collection import Collection
 from crumb_tasks.errors import DataError, UsageError
 from crumb_tasks.loaders._options import LoaderOptions
@@ -69,12 +69,19 @@ def load_collection(
         MissingDataError: Files are missing; the message holds the command that gets them.
         DataError: The data break a promise of the card: an id twice, judgements of documents that are not there …
     """
-    card = task if isinstance(task, TaskCard) else find_task(task)
+    card = task if isinstance(task, TaskCard) else _find_task(task)
     wanted = card.default_split if split is None else split
     check_split(card, wanted)
     collection = loader_of(card).load(card, wanted, open_source(card, root=data_root))
     _check_expected(card, collection)
     return replace(collection, notes=(*collection.notes, *_check_dangling(card, collection)))
+
+
+def _find_task(name: str) -> TaskCard:
+    if (aggregate := find_aggregate(name)) is not None:
+        members = ", ".join(aggregate.task_names)
+        raise UsageError(f"{name} is an aggregate and has no data of its own; load one of its members: {members}")
+    return find_task(name)
 
 
 def check_split(card: TaskCard, split: str) -> None:

@@ -99,7 +99,12 @@ def read_corpus(path: Path, layout: Layout, *, empty_text: str, kept_from: int |
         return TextTable(table, batches.n_empty, batches.n_orphans)
     kept = _kept_path(path, layout, empty_text)
     if not kept.is_file():
-        _keep(path, layout, empty_text, kept)
+        try:
+            _keep(path, layout, empty_text, kept)
+        except OSError as error:
+            raise DataError(
+                f"cannot turn {path} into Arrow in {kept.parent} ({error}); let CRUMB_TASKS_CACHE name a roomy folder"
+            ) from error
     return _read_kept(kept)
 
 
