@@ -97,6 +97,10 @@ class SpellingEncoder:
         product = left @ right.T
         return product.clamp(max=3) if self._similarity == "capped" else product
 
+    def similarity_pairwise(self, left: Any, right: Any) -> torch.Tensor:
+        """Return the scores of aligned pairs."""
+        return self.similarity(left, right).diagonal()
+
 
 def _prompt(task_metadata: TaskMetadata) -> str | None:
     prompt = task_metadata.prompt
