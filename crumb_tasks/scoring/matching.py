@@ -170,9 +170,8 @@ def _apply_max_passage(
     applies = wanted == "on" or (wanted == "auto" and rules.max_passage)
     if not applies:
         if rules.max_passage and n_passages:
-            notes.append(
-                f"{n_passages} ids of the run are passages, which the judgements of documents do not know (MaxP is off)"
-            )
+            what = "passages" if keyed_by == "passages" else "passages and documents"
+            notes.append(f"the run is keyed by {what}, and the judgements know documents only (MaxP is off)")
         return run, keyed_by if rules.max_passage else ""
     if not n_passages:
         notes.append("the run is keyed by documents: nothing left to do for MaxP")
