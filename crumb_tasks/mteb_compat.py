@@ -54,7 +54,7 @@ def supported_range() -> str | None:
         requirements = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]["dependencies"]
     for requirement in requirements:
         if (match := re.fullmatch(r"mteb\s*\(?([^);]*)\)?\s*", requirement)) is not None:
-            return match[1].strip()
+            return ",".join(sorted((bound.strip() for bound in match[1].split(",")), reverse=True))  # >= before <
     return None
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from crumb_tasks.cards import AggregateCard, Card, card_folder, read_card, read_cards
+from crumb_tasks.cards import Card, card_folder, read_card, read_cards
 from crumb_tasks.errors import CardError, CrumbTasksError
 from crumb_tasks.mteb_compat import (
     MENU_LISTS,
@@ -82,6 +82,9 @@ def register() -> None:
     if is_disabled():
         return
     check_version()
+    import _crumb_tasks_hook
+
+    _crumb_tasks_hook.install()  # for the modules that MTEB imports later
     import mteb  # noqa: F401 -- its submodules are taken from sys.modules below, where this has put them
 
     handlers: dict[str, Callable[[ModuleType], None]] = {
@@ -122,7 +125,7 @@ def inject_tasks(module: ModuleType) -> None:
         for aggregate in card.aggregates:
             if aggregate.name not in own and _is_free(aggregate.name, "aggregate", taken):
                 with _only_logged(f"aggregate '{aggregate.name}'"):
-                    _refuse_clashing_members(aggregate)
+                    _refuse_clashing_members(aggregate.name, aggregate.task_names)
                     _add_task(module, aggregate_class(aggregate, classes))
 
 
@@ -149,12 +152,10 @@ def _is_free(name: str, kind: str, taken: Any) -> bool:
     return True
 
 
-def _refuse_clashing_members(card: AggregateCard) -> None:
-    clashing = [name for name in card.task_names if name in registered.clashes]
+def _refuse_clashing_members(name: str, members: Sequence[str]) -> None:
+    clashing = [member for member in members if member in registered.clashes]
     if clashing:
-        raise CardError(
-            f"aggregate '{card.name}' is left out: its member '{clashing[0]}' gave way to MTEB's task of that name"
-        )
+        raise CardError(f"'{name}' is left out: its member '{clashing[0]}' gave way to MTEB's task of that name")
 
 
 def inject_benchmarks(module: ModuleType) -> None:
@@ -175,6 +176,7 @@ def inject_benchmarks(module: ModuleType) -> None:
                 continue
             with _only_logged(f"benchmark '{entry.name}'"):
                 aggregate = aggregates[entry.aggregate] if entry.aggregate else None
+                _refuse_clashing_members(entry.name, entry.tasks or (aggregate.task_names if aggregate else ()))
                 made = benchmark(entry, aggregate, classes)
                 setattr(module, PREFIX + "".join(filter(str.isalnum, entry.name)), made)
                 registered.benchmarks.append(entry.name)

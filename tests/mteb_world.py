@@ -144,6 +144,17 @@ class Installation:
         """Run the unmodified ``mteb`` command."""
         return self._run([str(MTEB), *arguments], env)
 
+    def script(self, path: Path) -> subprocess.CompletedProcess[str]:
+        """Run a script."""
+        return self._run([sys.executable, str(path)], {})
+
+    def requires(self, requirement: str) -> None:
+        """Let the installed package's metadata say that it requires ``requirement``."""
+        folder = self.path / "crumb_tasks-99.dist-info"
+        folder.mkdir()
+        text = f"Metadata-Version: 2.1\nName: crumb-tasks\nVersion: 99\nRequires-Dist: {requirement}\n"
+        (folder / "METADATA").write_text(text, encoding="utf-8")
+
     def write_card(self, name: str, text: str) -> None:
         """Write a card."""
         (self.path / "crumb_tasks" / "task_metadata" / f"{name}.toml").write_text(text, encoding="utf-8")

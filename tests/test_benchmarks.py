@@ -57,9 +57,7 @@ def make(card: AggregateCard | None = None, **changes: Any) -> CardAggregate:
     return aggregate_class(card or aggregate_card("MemberA", "MemberB", **changes), MEMBERS)()
 
 
-def result(
-    task: Any, value: float | None, *, revision: str = "r1", key: str = "ndcg_at_10", **splits: float
-) -> TaskResult:
+def result(task: Any, value: float | None, *, revision: str = "r1", **splits: float) -> TaskResult:
     """Return MTEB's result of a task, as it would be stored."""
     values = splits or {"test": value}
     entry = {"hf_subset": "default", "languages": ["eng-Latn"]}
@@ -67,7 +65,7 @@ def result(
         dataset_revision=revision,
         task_name=task,
         mteb_version=mteb.__version__,
-        scores={split: [{key: number, "main_score": number, **entry}] for split, number in values.items()},
+        scores={split: [{"ndcg_at_10": number, "main_score": number, **entry}] for split, number in values.items()},
         evaluation_time=1.0,
     )
 
@@ -241,7 +239,7 @@ def test_measure_that_a_member_does_not_report_is_found_when_made() -> None:
 
 def test_unknown_member_is_found_when_made() -> None:
     """The message suggests the near name, MTEB's tasks included."""
-    with pytest.raises(CardError, match="names the task 'MemberC', .* 'MemberB'"):
+    with pytest.raises(CardError, match=r"names the task 'MemberC', .* 'MemberB'"):
         aggregate_class(aggregate_card("MemberA", "MemberC"), MEMBERS)
 
 
