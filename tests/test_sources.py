@@ -15,10 +15,9 @@ import huggingface_hub.constants
 import pytest
 from generate_crumb import REPOSITORY, write_task
 
-from crumb_tasks import sources
 from crumb_tasks.cards import Source, TaskCard, find_task
 from crumb_tasks.errors import MissingDataError
-from crumb_tasks.sources import cache_dir, data_root, open_source, set_data_root, written_whole
+from crumb_tasks.sources import _hosts, cache_dir, data_root, open_source, set_data_root, written_whole
 
 ROOT = Path(__file__).parent.parent
 REVISION = str(find_task("CRUMBLegalQA").source.revision)
@@ -175,6 +174,20 @@ def test_offline_with_nothing_is_one_clear_line(tmp_path: Path) -> None:
         assert part in done.stdout
 
 
+def test_a_hub_that_cannot_be_reached_is_said_at_once(tmp_path: Path) -> None:
+    """No minute of retries and no page of them: one line, for each file asked for."""
+    code = (
+        "from crumb_tasks.errors import MissingDataError\nfrom crumb_tasks.loaders import load_collection\n"
+        "for split in ('test', 'validation'):\n"
+        "    try: load_collection('CRUMBLegalQA', split)\n    except MissingDataError as error: print(error)"
+    )
+
+    done = python("-c", code, HF_HOME=str(tmp_path), HF_ENDPOINT="http://127.0.0.1:9")
+
+    assert done.stderr == ""
+    assert [line.count("the Hub cannot be reached") for line in done.stdout.splitlines()] == [1, 1]
+
+
 def test_only_the_files_of_the_task_come_from_the_hub(tmp_path: Path) -> None:
     """A small task must not pull the corpora of the other seven."""
     made = write_task(tmp_path / "made", "scientific_paper").parent
@@ -219,7 +232,7 @@ def test_a_file_of_github_is_fetched_once(monkeypatch: pytest.MonkeyPatch, tmp_p
     source = open_source(card(github="org/name", revision="abc", folder="data"))
 
     with serving(tmp_path / "upstream") as (address, asked):
-        monkeypatch.setattr(sources, "GITHUB_RAW", address)
+        monkeypatch.setattr(_hosts, "GITHUB_RAW", address)
         path = source.path("c.csv")
 
     assert path.read_text(encoding="utf-8") == "id,text\n0012,NA\n"
@@ -234,7 +247,7 @@ def test_a_download_that_breaks_off_leaves_nothing(monkeypatch: pytest.MonkeyPat
     source = open_source(card(github="org/name", revision="abc"))
 
     with serving(tmp_path, cut_short=True) as (address, _):
-        monkeypatch.setattr(sources, "GITHUB_RAW", address)
+        monkeypatch.setattr(_hosts, "GITHUB_RAW", address)
         with pytest.raises(MissingDataError, match="GitHub did not give it"):
             source.path("c.csv")
 
