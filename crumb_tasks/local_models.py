@@ -149,13 +149,30 @@ def folder_kind(folder: Path) -> Kind:
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise UsageError(f"{folder} holds no model: there is neither config.json nor modules.json")
     if (folder / "modules.json").is_file():
-        return "sentence-transformers"
+        return _kind_of_modules(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config.get("model_type") == "model2vec" or "StaticModel" in (config.get("architectures") or ()):
         return "model2vec"
     if any("SequenceClassification" in name for name in config.get("architectures") or ()):
         return "cross-encoder"
     return "sentence-transformers"
+
+
+def _kind_of_modules(folder: Path) -> Kind:
+    """Return what saved a folder with ``modules.json``; sentence-transformers 6 writes one for cross-encoders too.
+
+    Raises:
+        UsageError: Something whose models are not supported from a directory.
+    """
+    settings = folder / "config_sentence_transformers.json"
+    saved_by = json.loads(settings.read_text(encoding="utf-8")).get("model_type") if settings.is_file() else None
+    if saved_by in {None, "SentenceTransformer"}:
+        return "sentence-transformers"
+    if saved_by == "CrossEncoder":
+        return "cross-encoder"
+    raise UsageError(
+        f"{folder} holds a {saved_by}; a directory may hold a SentenceTransformer, a CrossEncoder or a model2vec model"
+    )
 
 
 def folder_revision(folder: Path) -> str:
