@@ -51,6 +51,13 @@ name = "TINY"
 description = "Both."
 aggregate = "Tiny"
 """
+PUBLISHED = """[[published]]
+task = "TinyC"
+system = "s"
+measure = "RR"
+value = 0.5
+source = "t"
+[[aggregates]]"""
 WHOLE = HEAD + TASK + AGGREGATE + BENCHMARK
 
 
@@ -129,7 +136,7 @@ def test_measures_are_stored_under_their_canonical_name(tmp_path: Path) -> None:
         ("[defaults]", "[defaults", "not a TOML file"),
         (
             "[[aggregates]]",
-            '[[published]]\ntask = "TinyC"\nsystem = "s"\nmeasure = "nDCG@10"\nvalue = 0.5\nsource = "t"\n[[aggregates]]',
+            PUBLISHED,
             "published names 'TinyC', which this card lacks; did you mean",
         ),
         (

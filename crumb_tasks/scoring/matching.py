@@ -162,8 +162,7 @@ def _apply_max_passage(
         return run, ""
     is_passage = _occurs(run, collection.corpus_ids)
     is_document = _occurs(run, parents)
-    used = np.zeros(len(run.documents), dtype=bool)
-    used[run.codes] = True
+    used = _used(run)
     n_passages = int((used & is_passage & ~is_document).sum())
     n_documents = int((used & is_document).sum())
     keyed_by = "mixture" if n_passages and n_documents else "passages" if n_passages else "documents"
@@ -193,11 +192,19 @@ def _refuse_max_passage(collection: Collection, rules: Rules, wanted: MaxPassage
         )
 
 
+def _used(run: Run) -> NDArray[np.bool_]:
+    """Return for each id of the run's vocabulary whether a ranking holds it."""
+    used = np.zeros(len(run.documents), dtype=bool)
+    used[run.codes] = True
+    return used
+
+
 def _occurs(run: Run, ids: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return for each id of the run's vocabulary whether it is among ``ids``."""
+    """Return for each id of the run's vocabulary whether it is among ``ids``; the shorter side is hashed."""
+    if len(ids) < len(run.documents):
+        return np.asarray(pc.is_in(run.documents.ids, value_set=ids).to_numpy(zero_copy_only=False))
     found = np.zeros(len(run.documents), dtype=bool)
-    at = pc.drop_null(pc.index_in(ids, value_set=run.documents.ids))
-    found[at.to_numpy()] = True
+    found[pc.drop_null(pc.index_in(ids, value_set=run.documents.ids)).to_numpy()] = True
     return found
 
 
@@ -207,14 +214,15 @@ def _count_unknown(run: Run, collection: Collection, notes: list[str]) -> int:
     known = _occurs(run, collection.corpus_ids)
     if collection.parent_ids is not None:
         known |= _occurs(run, collection.parent_ids)
-    unknown = np.setdiff1d(run.codes, np.flatnonzero(known))
+    used = _used(run)
+    unknown = np.flatnonzero(used & ~known)
     if not len(unknown):
         return 0
     ids = run.documents.decode(unknown).to_pylist()
     ours = collection.corpus_ids if collection.parent_ids is None else collection.parent_ids
     near = near_in_unicode(ids, ours)
     hint = f"; {near}" if near else ""
-    if not known[run.codes].any():
+    if not (used & known).any():
         raise RunError(
             f"no document of the run is in the corpus of {collection.name}: the run has {examples(ids)}, "
             f"the corpus {examples(ours[:3].to_pylist())}{hint}"
