@@ -179,7 +179,8 @@ class ConditionedSearch(_Conditioned):
         metadata = self._prepare(task_metadata, is_query=True)
         n_documents = len(getattr(self._model, "task_corpus", None) or ())
         found = self._model.search(self._queries(queries, task_metadata), task_metadata=metadata, **kwargs)
-        self._observe("document", n_documents)
+        if n_documents:
+            self._observe("document", n_documents)
         self._observe("query", len(queries))
         return found
 

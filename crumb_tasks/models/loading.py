@@ -150,8 +150,11 @@ def _apply(model: Any, options: LoadOptions, name: str) -> None:
 def _set_length(model: Any, length: int, name: str) -> None:
     inner = getattr(model, "model", None)
     for attribute in ("max_seq_length", "max_length"):
-        if isinstance(getattr(type(inner), attribute, None), property) or attribute in getattr(inner, "__dict__", {}):
-            setattr(inner, attribute, length)
+        if hasattr(inner, attribute):
+            try:
+                setattr(inner, attribute, length)
+            except AttributeError:  # it tells its length, and that is all
+                break
             return
     raise UsageError(f"'{name}' has no length limit that --max-seq-length could set")
 
