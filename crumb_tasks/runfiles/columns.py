@@ -88,6 +88,8 @@ class RunColumns:
             self._flush()
 
     def _flush(self) -> None:
+        if not self._ready:
+            return
         ready, ids, scores = self._ready, self._ready_ids, self._ready_scores
         lines, passages = self._ready_lines, self._ready_passages
         self._ready, self._ready_ids, self._ready_scores, self._ready_lines, self._ready_passages = [], [], [], [], None

@@ -52,13 +52,20 @@ def detect(source: RunBytes) -> Format:
     for magic, name in _MAGIC.items():
         if head.startswith(magic):
             raise source.error(f"the file is {name}; expected TREC, JSONL, JSON or Parquet")
-    if text.startswith(b"{"):
+    if text.startswith(b"{") and not _is_row(text):
         return "jsonl" if _is_lines(text) else "json"
-    if text.startswith(b"["):
+    if text.startswith(b"[") and not _is_row(text):
         raise source.error("the file is a JSON list; write one object a line: jq -c '.[]'", 1)
-    if b"\0" in head:
-        raise source.error("the file holds NUL bytes, so it is no text; expected TREC, JSONL, JSON or Parquet", 1)
+    if (at := head.find(b"\0")) >= 0:
+        line = head.count(b"\n", 0, at) + 1
+        raise source.error("the file holds NUL bytes, so it is no text; expected TREC, JSONL, JSON or Parquet", line)
     return "trec"
+
+
+def _is_row(text: bytes) -> bool:
+    """Whether what looks like JSON begins with a row of columns: an id may begin with a brace."""
+    is_json = text[1:].lstrip()[:1] in {b'"', b"}", b"{", b""}
+    return not is_json and 4 <= len(text.split(b"\n", 1)[0].split()) <= 6
 
 
 def _is_lines(text: bytes) -> bool:

@@ -263,6 +263,8 @@ def _foreign(line: bytes, fields: Sequence[bytes]) -> str:
         return "line ends are bare CR; convert them to LF"
     if len(fields) == 3:
         return f"3 columns hold no score ('{shown}'); {_EXPECTED}"
+    if fields[0].startswith((b"{", b"[")):
+        return f"JSON is no TREC run ('{shown}'); leave --format out"
     if len(fields) == 1 and b"," in fields[0]:
         return f"comma-separated values are not read ('{shown}'); {_EXPECTED}, or JSONL, JSON or Parquet"
     return f"{_EXPECTED}, found {len(fields)} ('{shown}')"
