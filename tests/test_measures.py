@@ -432,6 +432,16 @@ def test_err_works_with_any_query_and_document_id() -> None:
         delegated_values(run, {"q-2": {"b": 7}}, "ERR@10")
 
 
+def test_queries_with_negative_grades_only_never_reach_a_tool() -> None:
+    """pytrec_eval 0.5.11 crashes or hangs on them; they have nothing to find, so their value is 0."""
+    pytest.importorskip("ir_measures")
+    run = {f"q{number}": in_order(*"abcdef") for number in range(50)}
+    grades = {query_id: dict.fromkeys("abcdef", -1) for query_id in run} | {"q0": {"a": 1}}
+
+    for _ in range(50):
+        assert delegated_values(run, grades, "Bpref")["Bpref"] == [1.0] + [0.0] * 49
+
+
 def test_rbp_reads_our_order_and_the_tasks_threshold() -> None:
     """Rank-biased precision (p = .8) of a tie follows the total order, whatever its tool does with ties."""
     pytest.importorskip("cwl")

@@ -40,7 +40,7 @@ class Card(Frozen):
 
     @model_validator(mode="after")
     def _published_values_are_of_members(self) -> Self:
-        known = {entry.name for entry in (*self.tasks, *self.aggregates)}
+        known = {task.name for task in self.tasks} | {aggregate.name for aggregate in self.aggregates}
         for aggregate in self.aggregates:
             for reduction in (aggregate.reduction, *aggregate.beside):
                 known.update(reduction.task_names(), reduction.group_names())
