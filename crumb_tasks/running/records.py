@@ -49,7 +49,7 @@ class Record:
         """Return the record of ``task`` in a folder of results, ``None`` where there is none that can be read."""
         try:
             stored = json.loads(_path(folder, task).read_text(encoding="utf-8"))
-            return cls(**stored)
+            return cls(**{**stored, "notes": tuple(stored.get("notes", ()))})
         except (OSError, ValueError, TypeError):
             return None
 
