@@ -187,7 +187,8 @@ def _check_candidates(collection: Collection) -> Iterator[Finding]:
     doubled = [query_id for query_id, ids in collection.candidates.items() if len(set(ids)) < len(ids)]
     if doubled:
         message = f"{len(doubled)} queries have a candidate twice"
-        yield finding("candidates", message, len(doubled), tuple(doubled[:_SHOWN]))
+        say = note if collection.answers else finding  # in multiple choice equal options are one document
+        yield say("candidates", message, len(doubled), tuple(doubled[:_SHOWN]))
     lacking = [query_id for query_id in collection.graded.query_ids if query_id not in collection.candidates]
     if lacking:
         message = f"{len(lacking)} judged queries have no candidates"
