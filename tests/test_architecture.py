@@ -30,7 +30,17 @@ FLOORS = {
         "comparison",
     ),
     "data": ("sources", "loaders", "builders", "checks", "downloading", "exporting"),
-    "engine": ("mteb_compat", "search", "request", "own_search", "ranking", "local_models", "models", "cost", "cluster"),
+    "engine": (
+        "mteb_compat",
+        "search",
+        "request",
+        "own_search",
+        "ranking",
+        "local_models",
+        "models",
+        "cost",
+        "cluster",
+    ),
     "mteb side": (
         "mteb_scores",
         "tasks",
@@ -59,7 +69,7 @@ class Import:
     Attributes:
         name: Dotted name, that of the object included: ``mteb.types.PromptType``.
         line: Where.
-        is_deferred: It stands in a function, so importing the module does not cause it.
+        is_deferred: It stands in a function or is for type checkers, so importing the module does not cause it.
     """
 
     name: str
@@ -81,8 +91,12 @@ def find_imports(node: ast.AST, *, is_deferred: bool = False) -> Iterator[Import
             assert child.level == 0, f"line {child.lineno}: relative import"
             yield from (Import(f"{child.module}.{alias.name}", child.lineno, is_deferred) for alias in child.names)
         else:
-            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or _is_for_types_only(child)
             yield from find_imports(child, is_deferred=is_deferred or inside)
+
+
+def _is_for_types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def module_of(path: Path) -> str:
@@ -186,7 +200,8 @@ DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 
 def _packages_of(requirements: list[str]) -> set[str]:
     names = {re.split(r"[^\w.-]", requirement)[0].lower().replace("-", "_") for requirement in requirements}
-    modules = {"pystemmer": {"Stemmer"}, "mteb": {"torch", "polars", "sentence_transformers"}}  # what mteb hands out
+    through_mteb = {"torch", "polars", "transformers", "sentence_transformers"}  # it hands out their objects
+    modules = {"pystemmer": {"Stemmer"}, "mteb": through_mteb}
     return names.union(*(modules.get(name, set()) for name in names))
 
 
@@ -209,7 +224,7 @@ def test_package_itself_imports_nothing() -> None:
 
 
 def _executed(tree: ast.Module) -> list[ast.stmt]:
-    return [node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
+    return [node for node in tree.body if not _is_for_types_only(node)]
 
 
 def _text_files() -> list[Path]:

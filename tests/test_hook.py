@@ -237,7 +237,6 @@ def test_start_file_names_the_hook() -> None:
 def test_hook_and_handlers_agree() -> None:
     """Every module that the hook waits for has a handler in the plugin."""
     import _crumb_tasks_hook
-
     from crumb_tasks import plugin
 
     assert set(crumb_tasks._inject.HANDLERS) == _crumb_tasks_hook._TARGETS

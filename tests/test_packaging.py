@@ -130,7 +130,10 @@ def test_install_reaches_mteb_and_uninstall_leaves_nothing(
     """Start-up files land beside mteb, the hook works, and pip takes everything away again."""
     environment = new_environment()
     before = environment.files()
-    marks = "import crumb_tasks._inject as i, sys; i.guard = lambda name, module: setattr(module, 'OURS', type('OURS', (), {}))"
+    marks = (
+        "import crumb_tasks._inject as inject\n"
+        "inject.guard = lambda name, module: setattr(module, 'OURS', type('OURS', (), {}))"
+    )
 
     environment.install(request.getfixturevalue(kind))
     assert set(START_UP_FILES) <= {path.name for path in environment.site_packages.iterdir()}
@@ -146,10 +149,13 @@ def test_wheel_holds_cards_and_samples(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     cards = {f"crumb_tasks/task_metadata/{path.name}" for path in (ROOT / "task_metadata").glob("*.toml")}
-    package = (path for path in (ROOT / "crumb_tasks").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = [path.relative_to(ROOT) for path in (ROOT / "crumb_tasks").rglob("*") if path.is_file()]
+    package = {
+        str(file) for file in files if not [part for part in file.parts if part[0] == "." or part == "__pycache__"]
+    }
 
     assert cards
-    assert cards | {str(path.relative_to(ROOT)) for path in package} <= names
+    assert cards | package <= names
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "hatch_build"))]
 
 
