@@ -302,6 +302,12 @@ def test_a_corpus_smaller_than_the_cutoff_is_fine() -> None:
     assert said(score(*deep(900, 100), measures=["R@1000"]), "100 documents deep, of 900", "R@1000")
 
 
+def test_a_cutoff_as_deep_as_the_corpus_wants_all_of_it() -> None:
+    """R@900 over 900 documents looks at each of them, so a run of 100 has no such value."""
+    assert set(score(*deep(900, 100), measures=["R@900"]).flagged) == {"R@900"}
+    assert not score(*deep(900, 900), measures=["R@900"]).flagged
+
+
 def test_the_caller_may_know_how_deep_the_search_went() -> None:
     """BM25 returns fewer than it was asked for when no more documents match: such rankings are complete."""
     scores = score(*deep(5000, 100), measures=["R@1000"], depth=1000)
@@ -335,6 +341,13 @@ def test_gain_and_relevance_follow_their_own_labels() -> None:
 
     for scores in (one, two):
         assert scores.summary == {"nDCG@1": 0.5, "R@1": 0.0, "P@2": 0.5}
+
+
+def test_the_threshold_is_one_of_graded_labels() -> None:
+    """`relevant_from = 2` reads grades; binary labels are relevant from 1 whatever it is."""
+    tiny = collection({"q": {"a": 1, "b": 2}}, binary={"q": {"a": 1, "b": 0}})
+
+    assert score({"q": in_order("a", "b")}, tiny, card(relevant_from=2), ["R@1"]).value("R@1") == 1.0
 
 
 def test_binary_labels_may_lack_a_query() -> None:
