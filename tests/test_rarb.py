@@ -12,8 +12,8 @@ import pytest
 
 from crumb_tasks.aggregates import aggregate_value, refusal
 from crumb_tasks.aggregators import geometric_mean
-from crumb_tasks.cards import AggregateCard, Card, CardError, card_folder, find_aggregate, read_card
-from crumb_tasks.errors import AggregateError
+from crumb_tasks.cards import AggregateCard, Card, card_folder, find_aggregate, read_card
+from crumb_tasks.errors import AggregateError, CardError
 from crumb_tasks.report import Ranking, find_aggregate_of, instruction_gain, rank, read_results, tasks_of
 
 COLUMNS = (
