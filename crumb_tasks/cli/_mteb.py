@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -10,15 +11,24 @@ from crumb_tasks.collection import Collection, Qrels
 from crumb_tasks.errors import MissingDataError, UsageError
 
 
-def has_mteb_task(name: str) -> bool:
-    """Return whether MTEB has a task called ``name``."""
+def refuse_unknown(name: str, hint: str) -> None:
+    """Refuse a task that MTEB does not have.
+
+    Args:
+        name: Task name.
+        hint: Near names among this package's own, which stand in for MTEB's where it knows none.
+
+    Raises:
+        UsageError: MTEB has no such task; the message names a near one.
+    """
     import mteb
 
     try:
         mteb.get_task(name)
-    except KeyError:
-        return False
-    return True
+    except KeyError as error:
+        near = re.search(r"Did you mean: '([^']+)'", f"{error}")
+        suggestion = f"; did you mean '{near[1]}'?" if near else hint
+        raise UsageError(f"neither crumb_tasks nor MTEB has a task '{name}'{suggestion} (crumb-tasks list)") from error
 
 
 def load_mteb_collection(name: str, split: str | None, subset: str | None) -> Collection:

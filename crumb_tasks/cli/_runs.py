@@ -153,12 +153,9 @@ def _named(name: str) -> Target:
     upstream = by_folded.get(f"crumb{name.replace('_', '')}".casefold())
     if upstream is not None:  # clinical_trial, as CRUMB's evaluator calls it
         return Target(upstream, own[upstream])
-    from crumb_tasks.cli._mteb import has_mteb_task
+    from crumb_tasks.cli._mteb import refuse_unknown
 
-    if not has_mteb_task(name):
-        raise UsageError(
-            f"neither crumb_tasks nor MTEB has a task '{name}'{did_you_mean(name, own)} (crumb-tasks list)"
-        )
+    refuse_unknown(name, did_you_mean(name, own))
     return Target(name)
 
 
@@ -187,6 +184,8 @@ def score_file(path: str, args: argparse.Namespace, collections: Collections, me
     """
     target = find_target(path, args.task, args.qrels)
     card = target.card
+    if args.max_passage == "on" and card is not None and not card.max_passage:
+        raise UsageError(f"--max-passage on: {card.name} {_why_no_max_passage(card)}; leave it out, or score with off")
     reduces = args.max_passage == "on" or (args.max_passage == "auto" and card is not None and card.max_passage)
     file = read_run_file(
         path,
@@ -206,7 +205,13 @@ def score_file(path: str, args: argparse.Namespace, collections: Collections, me
     collection = collections.load(target, split)
     _refuse_other_split(file.run, target, collection, collections)
     scores = score(file.run, collection, card, measures, max_passage=args.max_passage)
-    return Scored(file, target, collection, scores, (*notes, *file.notes, *scores.notes))
+    return Scored(file, target, collection, scores, (*notes, *file.notes, *collection.notes, *scores.notes))
+
+
+def _why_no_max_passage(card: TaskCard) -> str:
+    if card.options.get("chunked") and card.options.get("level") != "full_document":
+        return "judges passages one by one, so passages may not stand for their documents"
+    return "judges whole documents as its corpus holds them, so there is no passage to reduce"
 
 
 def _refuse_other_split(run: Run, target: Target, collection: Collection, collections: Collections) -> None:

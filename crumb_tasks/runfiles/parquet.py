@@ -57,7 +57,7 @@ class ParquetReader:
             names = self._find_columns(file.schema_arrow)
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(names.values()), use_threads=False):
                 self._add(batch, names, size)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._source.error(
                 f"damaged Parquet file ({' '.join(str(error).split())[:120]}); write it again"
             ) from error
@@ -125,4 +125,5 @@ def _plain(values: pa.Array, *, is_score: bool) -> pa.Array:
     """Return ids as strings and scores as float64."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
+    values.validate(full=True)  # Parquet's strings may be no UTF-8
     return values.cast(pa.float64() if is_score else pa.string())
