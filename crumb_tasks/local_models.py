@@ -151,7 +151,7 @@ def folder_kind(folder: Path) -> Kind:
     if (folder / "modules.json").is_file():
         return _kind_of_modules(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if config.get("model_type") == "model2vec" or "StaticModel" in (config.get("architectures") or ()):
+    if config.get("model_type") == "model2vec" or "embedding_dtype" in config:  # the latter without distillation
         return "model2vec"
     if any("SequenceClassification" in name for name in config.get("architectures") or ()):
         return "cross-encoder"

@@ -144,9 +144,9 @@ class Installation:
         """Run the unmodified ``mteb`` command."""
         return self._run([str(MTEB), *arguments], env)
 
-    def script(self, path: Path) -> subprocess.CompletedProcess[str]:
+    def script(self, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a script."""
-        return self._run([sys.executable, str(path)], {})
+        return self._run([sys.executable, str(path), *arguments], {})
 
     def requires(self, requirement: str) -> None:
         """Let the installed package's metadata say that it requires ``requirement``."""

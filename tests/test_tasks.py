@@ -18,7 +18,7 @@ from mteb_models import QUIET, OwnSearch, PairScorer, WordEncoder, meta, record,
 from mteb_world import CORPUS, QUERIES, task_card, write_collection
 
 from crumb_tasks.cards import iter_tasks
-from crumb_tasks.errors import UsageError
+from crumb_tasks.errors import MissingDataError, UsageError
 from crumb_tasks.mteb_scores import emitted_keys
 from crumb_tasks.runfiles import read_run
 from crumb_tasks.scoring import score
@@ -461,6 +461,17 @@ def test_empty_texts_and_strange_ids_pass_through_mteb(root: Path) -> None:
 
     for model in (WordEncoder(), mteb.get_model("mteb/baseline-bm25s")):
         assert evaluate(model, task_class(task_card())()).main_score == 1.0
+
+
+def test_missing_data_are_one_line(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without files and without a network: repository, revision and a command, in one line, from `mteb.evaluate`."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    (root / "test" / "mini").rename(root / "elsewhere")
+
+    with pytest.raises(MissingDataError, match="test/mini") as caught:
+        evaluate(WordEncoder(), task_class(task_card())())
+    assert "r1" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_collection_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
