@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -106,3 +107,26 @@ def test_needs_neither_mteb_nor_torch(shared_data: Path, tmp_path: Path) -> None
 
     assert ran.stderr == ""
     assert ran.stdout.rstrip().split("\n")[-1] == "0 []"
+
+
+@pytest.mark.slow
+def test_gain_of_two_conditions_of_crumb_tasks_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two conditions in one cache are two rows, and the gain is that of their members' files."""
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path))
+    for setting in ("none", "prepended"):
+        ran = ["run", "mteb/baseline-bm25s", "-t", "CRUMBSample", "--instructions", setting]
+        assert cli.main(ran) == 0
+    capsys.readouterr()
+    output = tmp_path / "report.json"
+    assert cli.main(["report", "--results", str(tmp_path), "-o", str(output)]) == 0
+
+    (ranking,) = json.loads(output.read_text(encoding="utf-8"))["rankings"]
+    members = {row["condition"]: row["members"] for row in ranking["models"]}
+    without, with_it = members["instructions none"], members["instructions prepended"]
+    by_hand = [math.log2(with_it[task] + 1) - math.log2(without[task] + 1) for task in without]
+    (gain,) = ranking["instruction_gains"]
+    assert (gain["with"], gain["without"]) == ("instructions prepended", "instructions none")
+    assert gain["gain"] == pytest.approx(sum(by_hand) / 8, abs=1e-6)
+    assert capsys.readouterr().err == ""
