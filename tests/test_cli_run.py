@@ -204,7 +204,7 @@ def test_change_is_said_and_computed_again(crumb: Command, static: Path, world: 
     again = crumb("run", static, "-t", TASK, "--instructions", "none")
 
     assert again.code == 0
-    for change in ("dataset revision older → sample", "scoring 0 → 1", "rules.max passage True → False"):
+    for change in ("dataset revision older → sample", "scoring 0 → 1", "rules.max passage True → none"):
         assert change in again.err
     assert "new" in again.out
     assert record_of(path)["identity"]["scoring"] == 1
@@ -270,7 +270,7 @@ def test_rewriting_is_compared_query_by_query(crumb: Command, static: Path, worl
     queries = write_queries(world / "rewritten.jsonl", relevant_texts())
 
     alone = crumb("run", static, "-t", TASK, "--queries", queries)
-    assert "no plain run to compare with" in alone.out
+    assert "not compared: no plain run is cached" in alone.out
     plain = crumb("run", static, "-t", TASK)
     seen = crumb("run", static, "-t", TASK, "--queries", queries)
 

@@ -56,7 +56,7 @@ def test_rewritten_queries_are_read_as_crumb_has_them(tmp_path: Path) -> None:
 
     queries = read_rewritten(path)
 
-    assert queries.texts("Any", [], ["q2", "7"]) == ["c", "a\u2028b"]
+    assert queries.texts("Any", [], {"q2": "?", "7": "?"}) == (["c", "a\u2028b"], ["q2", "7"])
     assert queries.token == f"rewritten-v1-{queries.sha256[:8]}"
 
 
@@ -64,14 +64,13 @@ def test_table_of_queries_is_read_without_quoting(tmp_path: Path) -> None:
     """A quotation mark in a query opens nothing."""
     path = write(tmp_path / "q.tsv", 'id\ttext\n0012\t"never closed\nq2\tNA\r\n')
 
-    assert read_rewritten(path).texts("Any", [], ["0012", "q2"]) == ['"never closed', "NA"]
+    assert read_rewritten(path).texts("Any", [], {"0012": "", "q2": "?"})[0] == ['"never closed', "NA"]
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ('{"id": "q1"}', "1: expected 'id' and 'content'; found: id"),
-        ('{"id": "q1", "content": "a"}\n{"id": "q1", "content": "b"}', "2: query 'q1' stands there twice"),
         ('{"id": "q1", "content": " "}', "1: the text of query 'q1' is empty"),
         ("[]", "1: expected an object"),
         ("{", "1: no JSON"),
@@ -84,18 +83,26 @@ def test_broken_lines_are_named(tmp_path: Path, text: str, complaint: str) -> No
         read_rewritten(write(tmp_path / "q.jsonl", text))
 
 
-def test_texts_of_a_task_win_over_shared_ones(tmp_path: Path) -> None:
-    """Query ids of two tasks may be equal; lines or files that name a task tell them apart."""
+def test_tasks_with_equal_ids_are_told_apart(tmp_path: Path) -> None:
+    """By a task in the lines, by files, or by the query that a line was made from; else they are not guessed."""
     lines = '{"id": "1", "content": "x", "task": "A"}\n{"id": "1", "content": "y", "task": "B"}\n'
     named = read_rewritten(write(tmp_path / "one.jsonl", lines))
     folder = write(tmp_path / "many" / "A.jsonl", '{"id": "1", "content": "x"}').parent
     write(folder / "legal.tsv", "1\ty\n")
     files = read_rewritten(folder)
+    lines = '{"id": "1", "content": "x", "original_item": {"content": "a"}}\n'
+    lines += '{"id": "1", "content": "y", "original_item": "b  c"}\n'
+    original = read_rewritten(write(tmp_path / "original.jsonl", lines))
+    unclear = read_rewritten(write(tmp_path / "unclear.jsonl", lines.replace("original_item", "from")))
 
-    assert named.texts("A", [], ["1"]) == files.texts("A", [], ["1"]) == ["x"]
-    assert named.texts("B", [], ["1"]) == files.texts("CRUMBLegalQA", ["legal"], ["1"]) == ["y"]
-    assert not named.is_shared("A", [])
-    assert named.is_shared("C", [])
+    for queries in (named, files, original):
+        assert queries.texts("A", [], {"1": "a"}) == (["x"], [])
+    assert named.texts("B", [], {"1": "?"}) == files.texts("CRUMBLegalQA", ["legal"], {"1": "?"}) == (["y"], [])
+    assert original.texts("B", [], {"1": "b c"}) == (["y"], [])
+    with pytest.raises(DataError, match="A: 1 queries have several texts in 'unclear': '1'"):
+        unclear.texts("A", [], {"1": "a"})
+    with pytest.raises(DataError, match="1 of 2 queries are not in 'one': '2'"):
+        named.texts("A", [], {"1": "a", "2": "b"})
 
 
 CORPUS = ["d1:0", "d1:1", "d2:0", "d3"]

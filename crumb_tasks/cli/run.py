@@ -63,8 +63,8 @@ def _add_conditions(parser: argparse.ArgumentParser) -> None:
         metavar="SETTING",
         default="native",
         help="native: as MTEB does; none: no task instruction, the model's own format stays; prepended: the "
-        r"instruction, a space, the query; or a template such as 'Instruct: {instruction}\nQuery: {query}' "
-        "(default: native)",
+        "instruction, a space, the query; separate: the instruction apart from the query, as the model takes one; "
+        r"or a template such as 'Instruct: {instruction}\nQuery: {query}' (default: native)",
     )
     conditions.add_argument(
         "--queries",
@@ -268,8 +268,8 @@ def _print_results(plan: Plan, meta: ModelMeta, condition: Condition, cache: Who
         print()
         for effect in effects:
             print(effect)
-        if without:
-            print(f"no plain run to compare with: {', '.join(without)}; make it by leaving out --queries")
+        for task, reason in without.items():
+            print(f"{task}: not compared: {reason}; run it without --queries")
     for unit in plan.units:
         for note in unit.notes:
             print(f"note: {unit.name}: {note}")

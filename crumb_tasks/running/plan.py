@@ -25,7 +25,7 @@ _RULES = (
     "loader", "options", "main_measure", "measures", "qrels", "relevant_from", "labels", "all_zero", "max_passage",
     "exclude_self", "query_text", "prompt", "empty_text", "groups",
 )  # fmt: skip
-"""Fields of a card that decide a value."""
+"""Fields of a card that decide a value; those that a card leaves at their defaults are not recorded."""
 
 
 @dataclass
@@ -170,8 +170,8 @@ def identity_of(task: AbsTask, condition: Condition) -> dict[str, Any]:
     """Return what decides a task's values under a condition, beside the model."""
     identity: dict[str, Any] = {"dataset_revision": task.metadata.revision, "condition": condition.describe()}
     if isinstance(task, CardTask):
-        card = task.card.model_dump(mode="json")
-        identity |= {"scoring": VERSION, "depth": task.card.depth, "rules": {key: card[key] for key in _RULES}}
+        rules = task.card.model_dump(mode="json", include=set(_RULES), exclude_defaults=True)
+        identity |= {"scoring": VERSION, "depth": task.card.depth, "rules": rules}
     else:
         identity |= {"scoring": "MTEB's", "depth": max(getattr(task, "k_values", ()), default=None)}
     return identity

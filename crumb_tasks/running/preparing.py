@@ -15,6 +15,7 @@ from crumb_tasks.running.condition import Condition
 from crumb_tasks.running.first_stage import candidates_of
 from crumb_tasks.running.plan import Plan, Unit
 from crumb_tasks.running.records import Record
+from crumb_tasks.running.rewriting import TELL_APART
 from crumb_tasks.tasks import CardTask
 
 
@@ -40,6 +41,8 @@ class Preparation:
         if not isinstance(task, AbsTaskRetrieval):
             return {}
         task.convert_v1_dataset_format_to_v2(num_proc=self._num_proc)
+        if not condition.instructions.is_native:
+            _take_apart(task)
         if condition.instructions.needs_instruction and not _has_instruction(task):
             raise UsageError(
                 f"{unit.name} has no instruction; under --instructions {condition.instructions.token} it would be run "
@@ -52,21 +55,20 @@ class Preparation:
         rewritten = self._condition.rewritten
         if rewritten is None:
             return
-        aliases = _aliases(unit.task)
         for _, _, part in parts_of(unit.task):
-            query_ids = [str(query_id) for query_id in part["queries"]["id"]]
-            texts = rewritten.texts(unit.name, aliases, query_ids)
-            if rewritten.is_shared(unit.name, aliases):
-                self._claim_ids(unit.name, query_ids)
-            part["queries"] = _with_texts(part["queries"], texts)
+            queries = part["queries"]
+            text_by_id = dict(zip(map(str, queries["id"]), queries["text"], strict=True))
+            texts, unproven = rewritten.texts(unit.name, _aliases(unit.task), text_by_id)
+            self._claim_ids(unit.name, unproven)
+            part["queries"] = _with_texts(queries, texts)
 
     def _claim_ids(self, task: str, query_ids: list[str]) -> None:
         for query_id in query_ids:
             other = self._task_by_shared_id.setdefault(query_id, task)
             if other != task:
                 raise DataError(
-                    f"{task}: the query id '{query_id}' is also one of {other}'s, and the file with rewritten queries "
-                    "does not tell them apart; name the 'task' in its lines or give a folder with a file for each task"
+                    f"{task}: the query id '{query_id}' is also one of {other}'s, and nothing says whose the rewritten "
+                    f"query is; {TELL_APART}"
                 )
 
     def note_shared_ids(self, plan: Plan, folder: Path) -> None:
@@ -102,6 +104,15 @@ class Preparation:
         meta = {"name": stage.name, "hash": stage.hash, "depth": self._condition.depth}
         rank_only(unit.task, candidates, self._condition.depth, meta)
         return origins
+
+
+def _take_apart(task: Any) -> None:
+    """Where texts hold their own instructions, let the condition have instruction and query."""
+    if not isinstance(task, CardTask):
+        return
+    for _, split, part in parts_of(task):
+        if (texts := task.take_apart(split)) is not None:
+            part["queries"] = _with_texts(part["queries"], texts)
 
 
 def _is_plain(condition: Condition) -> bool:

@@ -241,27 +241,31 @@ class Effect:
         )
 
 
-def rewriting_effects(plan: Plan, meta: ModelMeta, cache: WholeFilesCache) -> tuple[list[Effect], list[str]]:
+def rewriting_effects(plan: Plan, meta: ModelMeta, cache: WholeFilesCache) -> tuple[list[Effect], dict[str, str]]:
     """Compare a run with rewritten queries with the same run without, query by query.
 
     Returns:
-        The comparisons, and the tasks whose plain run is not cached.
+        The comparisons, and for each task that cannot be compared the reason.
     """
     plain = {key: value for key, value in (meta.experiment_kwargs or {}).items() if key != "queries"}
     before = cache.folder(meta.model_copy(update={"experiment_kwargs": plain or None}))
     after = cache.folder(meta)
     effects: list[Effect] = []
-    without: list[str] = []
+    without: dict[str, str] = {}
     for unit in plan.units:
         if unit.failure or unit.result is None:
             continue
         old, new = Record.read(before, unit.name), Record.read(after, unit.name)
-        if old is None or new is None or _other_rules(old.identity, unit.identity):
-            without.append(unit.name)
-            continue
-        for part, values in new.per_query.items():
-            if part in old.per_query:
-                effects.append(_effect(unit.name, part.partition("/")[2], old.per_query[part], values))
+        if old is None or new is None:
+            without[unit.name] = "no plain run is cached"
+        elif changed := _other_rules(old.identity, unit.identity):
+            without[unit.name] = f"the plain run is of other rules ({'; '.join(changed)})"
+        else:
+            effects += [
+                _effect(unit.name, part.partition("/")[2], old.per_query[part], values)
+                for part, values in new.per_query.items()
+                if part in old.per_query
+            ]
     return effects, without
 
 
