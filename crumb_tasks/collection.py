@@ -190,7 +190,8 @@ class Collection:
         corpus: Columns ``id``, ``title``, ``text`` (string, never null); a loader may add more, none called
             ``instruction`` and none nullable, since MTEB batches them. Memory-mapped where the loader can.
         queries: Columns ``id``, ``text`` (string, never null), optionally ``prompt`` (the query's instruction as data;
-            it reaches a model as MTEB's query prompt).
+            it reaches a model as MTEB's query prompt). Where the text itself is made of both, ``instruction_part`` and
+            ``query_part`` have them apart.
         qrels: Judgements per family: ``graded`` always, ``binary`` where the card names such labels.
         candidates: For re-ranking and multiple choice: the document ids that a query may rank, else ``None``. In
             multiple choice their order is that of the options, and options with equal texts share one document, which

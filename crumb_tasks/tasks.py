@@ -11,6 +11,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -154,6 +155,24 @@ class CardTask(AbsTaskRetrieval):
 
             self._collections[wanted] = load_collection(self.card, wanted)
         return self._collections[wanted]
+
+    def take_apart(self, split: str) -> list[str] | None:
+        """Let a split's queries, whose texts hold instruction and query, be queries with an instruction each.
+
+        The instructions become MTEB's prompts.
+
+        Returns:
+            The texts of the queries alone, or ``None`` where the texts are no such.
+        """
+        collection = self.collection(split)
+        table = collection.queries
+        if not {"instruction_part", "query_part"} <= set(table.column_names):
+            return None
+        texts: list[str] = table.column("query_part").to_pylist()
+        if "prompt" not in table.column_names:
+            table = table.append_column("prompt", table.column("instruction_part"))
+            self._collections[split] = replace(collection, queries=table)
+        return texts
 
     def load_data(self, num_proc: int | None = None, *, timer: TimingStack | None = None, **kwargs: Any) -> None:
         """Load the splits that are to be evaluated; errors as `collection`."""

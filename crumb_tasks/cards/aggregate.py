@@ -47,6 +47,20 @@ class RefusedRevision(Frozen):
     reason: str
 
 
+class ReportColumn(Frozen):
+    """A single value of one task that a report's line shows beside the aggregate.
+
+    Attributes:
+        name: Heading.
+        task: The task, which need not be a member.
+        key: The key in its results, such as ``group_std_ndcg_at_10``.
+    """
+
+    name: str = Field(min_length=1)
+    task: str
+    key: str
+
+
 class AggregateCard(Frozen):
     """Several tasks' values reduced to one.
 
@@ -61,6 +75,7 @@ class AggregateCard(Frozen):
         reported: Other measures whose value under the same reduction a report shows beside it.
         beside: Other reductions of the measure that a report shows beside it, each with a name; they may have members
             that the aggregate lacks.
+        columns: Single values of tasks, related ones included, that a report's line shows as well.
         facts: What users should know.
     """
 
@@ -75,6 +90,7 @@ class AggregateCard(Frozen):
     refused: tuple[RefusedRevision, ...] = ()
     reported: tuple[MeasureName, ...] = ()
     beside: tuple[Reduction, ...] = ()
+    columns: tuple[ReportColumn, ...] = ()
     facts: tuple[str, ...] = ()
     public: bool = True
     sample: bool = False
@@ -114,6 +130,13 @@ class AggregateCard(Frozen):
         names = [reduction.name for reduction in self.beside]
         if "" in names or len(set(names)) < len(names):
             raise ValueError("each reduction in beside needs a name of its own, which tables use as its heading")
+        return self
+
+    @model_validator(mode="after")
+    def _columns_have_names_of_their_own(self) -> Self:
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            raise ValueError("two columns have one name; each is a heading of its own")
         return self
 
     @property

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from crumb_tasks.cards.aggregate import AggregateCard, BenchmarkCard, Reduction
+from crumb_tasks.cards.aggregate import AggregateCard, BenchmarkCard, Reduction, ReportColumn
 from crumb_tasks.cards.fields import Frozen
 from crumb_tasks.cards.published import Published, PublishedTable, PublishedTables
 from crumb_tasks.cards.task import Counts, Dangling, Prompt, Source, TaskCard
@@ -109,7 +109,7 @@ def _first_problem(error: ValidationError, table: Mapping[str, Any]) -> str:
 
 def _near_key(key: str) -> str:
     entries = (Card, TaskCard, AggregateCard, BenchmarkCard, PublishedTable)
-    models = (*entries, Source, Prompt, Counts, Dangling, Published, Reduction)
+    models = (*entries, Source, Prompt, Counts, Dangling, Published, Reduction, ReportColumn)
     return did_you_mean(key, {name for model in models for name in model.model_fields})
 
 
@@ -159,6 +159,8 @@ def _check_aggregate(
         if member in aggregates:
             raise CardError(f"{what} has the aggregate '{member}' as a member; nest a reduction instead")
         _check_member(f"{what} has the member", member, tasks)
+    for column in aggregate.columns:
+        _check_member(f"{what} shows a column of the task", column.task, tasks)
     for refused in aggregate.refused:
         if refused.task not in aggregate.task_names:
             near = did_you_mean(refused.task, aggregate.task_names)

@@ -178,7 +178,8 @@ def _describe_aggregate(card: AggregateCard) -> Iterator[str]:
     yield from _members(card.reduction, 0)
     yield paragraph("splits", ", ".join(card.splits))
     beside = [f"{reduction.name} of {len(list(reduction.task_names()))} tasks" for reduction in card.beside]
-    yield _optional("shown beside", ", ".join([*card.reported, *beside]))
+    columns = [f"{column.name} ({column.task})" for column in card.columns]
+    yield _optional("shown beside", ", ".join([*card.reported, *beside, *columns]))
     for refused in card.refused:
         yield paragraph("refused", f"{refused.task} at {refused.revision}: {refused.reason}")
     yield paragraph("licence", card.license)

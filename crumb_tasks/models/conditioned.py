@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from torch.utils.data import DataLoader
 
+_LEFT_ALONE = ("native", "separate")
+"""Conditions in which the model finds the task's instruction by its own ways."""
+
+_IN_THE_TEXT = ("prepended", "template")
+"""Conditions in which the instruction is written into the text."""
+
 Observer = Callable[[str, int], None]
 """Called with ``query``, ``document`` or ``pair`` and how many of them were done."""
 
@@ -60,7 +66,7 @@ class _Conditioned:
         self._instructions = instructions
         self._observe = observe
         self._prompts: Mapping[str, str] = dict(getattr(model, "model_prompts", None) or {})
-        if not instructions.is_native:
+        if instructions.mode not in _LEFT_ALONE:
             _replace_fetching(model, instructions)
 
     def __getattr__(self, name: str) -> Any:
@@ -76,12 +82,26 @@ class _Conditioned:
 
     def _prepare(self, task_metadata: TaskMetadata, *, is_query: bool) -> TaskMetadata:
         """Set the model's own prompts for this call and return the metadata to call it with."""
-        if self._instructions.is_native:
+        if self._instructions.mode == "separate" and is_query:
+            self._set_prompt(instruction_of(task_metadata, "query"))
+        if self._instructions.mode in _LEFT_ALONE:
             return task_metadata
         if self._prompts:
             self._model.model_prompts = self._own_prompts(task_metadata.name, is_query=is_query)
         documents = instruction_of(task_metadata, "document")
         return task_metadata.model_copy(update={"prompt": {"document": documents} if documents else None})
+
+    def _set_prompt(self, instruction: str) -> None:
+        """Give a model without an instruction template the instruction as its prompt for queries."""
+        if getattr(self._model, "instruction_template", None):
+            return
+        if not hasattr(self._model, "model_prompts"):
+            raise UsageError(
+                f"{type(self._model).__name__} takes no instruction apart from the query; run it with --instructions "
+                "prepended, or with a template"
+            )
+        documents = {key: prompt for key, prompt in self._prompts.items() if key.endswith("document")}
+        self._model.model_prompts = {**documents, "query": instruction}
 
     def _own_prompts(self, task: str, *, is_query: bool) -> dict[str, str]:
         if is_query and self._instructions.mode == "template":
@@ -95,7 +115,7 @@ class _Conditioned:
 
     def _queries(self, queries: Dataset, task_metadata: TaskMetadata) -> Dataset:
         """Return the queries with the condition's texts."""
-        if self._instructions.mode in {"native", "none"}:
+        if self._instructions.mode not in _IN_THE_TEXT:
             return queries
         from datasets import Dataset
 
@@ -109,7 +129,7 @@ class _Conditioned:
 
     def _loader(self, loader: DataLoader[Any], task_metadata: TaskMetadata) -> DataLoader[Any]:
         """Return a loader over the condition's texts, else like ``loader``."""
-        if self._instructions.mode in {"native", "none"}:
+        if self._instructions.mode not in _IN_THE_TEXT:
             return loader
         from torch.utils.data import DataLoader
 

@@ -7,6 +7,9 @@ none        No task instruction; the model's own format stays: ``query: q``, or 
             instruction, which is RAR-b's "w/o" for such models (https://arxiv.org/abs/2404.06347).
 prepended   ``instruction q``, RAR-b's "w/" for models without a format of their own. A prefix such as ``query: ``
             stays in front; an instruction template is left out, since the instruction stands in the text already.
+separate    The instruction is given apart from the query, as the model takes one: by its own template, else as its
+            prompt, which for INSTRUCTOR is the pair of instruction and query. Texts that hold both (InstructIR) are
+            taken apart for this, as in all conditions but ``native``.
 a template  The template with ``{instruction}`` and ``{query}`` filled in, and nothing of the model's own around it.
 =========== ===================================================================================================
 
@@ -22,7 +25,7 @@ from typing import Literal, Self
 
 from crumb_tasks.errors import UsageError, did_you_mean
 
-NAMED = ("native", "none", "prepended")
+NAMED = ("native", "none", "prepended", "separate")
 _PLACE = re.compile(r"\{(instruction|query)\}")
 _ESCAPES = {r"\n": "\n", r"\t": "\t"}
 
@@ -36,7 +39,7 @@ class Instructions:
         template: The template, where the mode is that.
     """
 
-    mode: Literal["native", "none", "prepended", "template"] = "native"
+    mode: Literal["native", "none", "prepended", "separate", "template"] = "native"
     template: str = ""
 
     @classmethod
@@ -46,7 +49,7 @@ class Instructions:
         Raises:
             UsageError: It is neither a known name nor a template with ``{query}``.
         """
-        for name in ("native", "none", "prepended"):
+        for name in ("native", "none", "prepended", "separate"):
             if text == name:
                 return cls(name)
         if "{query}" not in text:
@@ -68,7 +71,7 @@ class Instructions:
     @property
     def needs_instruction(self) -> bool:
         """A task without an instruction cannot be run under it."""
-        return self.mode == "prepended" or "{instruction}" in self.template
+        return self.mode in {"prepended", "separate"} or "{instruction}" in self.template
 
     @property
     def token(self) -> str:

@@ -31,6 +31,7 @@ class Row:
         zeros: Members that are 0.
         reported: The aggregate of each further measure of the card.
         beside: The values of the card's other reductions.
+        columns: The single values of tasks that the card shows as well.
         published: What the paper reports for this very system and setting.
         rank: 1 for the highest value, the same for equal ones.
         rank_beside: Its rank by each of the other reductions, among the systems that have both.
@@ -45,6 +46,7 @@ class Row:
     zeros: tuple[str, ...]
     reported: Values
     beside: Values
+    columns: Values
     published: Published | None = None
     rank: int | None = None
     rank_beside: Mapping[str, int | None] = field(default_factory=dict)
@@ -135,9 +137,9 @@ def ranked_benchmarks(split: str | None = None) -> list[str]:
 
 
 def tasks_of(card: AggregateCard) -> tuple[str, ...]:
-    """Return the tasks whose results a ranking reads: the aggregate's members, then those of its other reductions."""
+    """Return the tasks whose results a ranking reads: the aggregate's members, then those of what stands beside it."""
     others = (name for reduction in card.beside for name in reduction.task_names())
-    return tuple(dict.fromkeys([*card.task_names, *others]))
+    return tuple(dict.fromkeys([*card.task_names, *others, *(column.task for column in card.columns)]))
 
 
 def rank(benchmark: str, results: Results, split: str | None = None) -> Ranking:
@@ -215,6 +217,7 @@ def _row(
         zeros=zeros,
         reported=reported,
         beside=beside,
+        columns={column.name: by_task.get(column.task, {}).get(column.key) for column in card.columns},
         published=None if system.experiment else _published_of(system.model, card, published),
     )
 

@@ -127,7 +127,7 @@ def _beside(ranking: Ranking, row: Row) -> dict[str, Any]:
     }
     for name, value in row.beside.items():
         found |= {name: value, f"rank_{name}": row.rank_beside.get(name)}
-    return found
+    return {**found, **row.columns}
 
 
 def _comparison_object(comparison: Comparison) -> dict[str, Any]:
@@ -202,7 +202,8 @@ def _ranking_parts(ranking: Ranking) -> Iterator[str]:
 def _head(ranking: Ranking) -> list[str]:
     mean = ranking.aggregate.reduction.mean.capitalize()
     others = [name for reduction in ranking.aggregate.beside for name in (reduction.name, "rank")]
-    return ["Rank", "Model", "Condition", f"{mean} mean", "Published", *ranking.aggregate.reported, *others]
+    columns = [column.name for column in ranking.aggregate.columns]
+    return ["Rank", "Model", "Condition", f"{mean} mean", "Published", *ranking.aggregate.reported, *others, *columns]
 
 
 def _cells(ranking: Ranking, row: Row) -> list[str]:
@@ -211,7 +212,7 @@ def _cells(ranking: Ranking, row: Row) -> list[str]:
     cells += [_number(row.reported[measure]) for measure in ranking.aggregate.reported]
     for reduction in ranking.aggregate.beside:
         cells += [_number(row.beside[reduction.name]), _number(row.rank_beside.get(reduction.name))]
-    return cells
+    return cells + [_number(row.columns[column.name]) for column in ranking.aggregate.columns]
 
 
 def _unranked(ranking: Ranking, row: Row) -> list[str]:
