@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from crumb_tasks.runs import Run
 register()
 TASK = "CRUMBSampleLegalQA"
 MAXP = "CRUMBSampleClinicalTrial"
+SILENCED = ("mteb", "sentence_transformers", "transformers", "datasets", "bm25s")
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,19 @@ Command = Callable[..., Outcome]
 
 @pytest.fixture(autouse=True)
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache and a file of models of the test's own."""
+    """A cache and a file of models of the test's own, and everything that the command silences."""
     registry = dict(MODEL_REGISTRY)
+    levels = {name: logging.getLogger(name).level for name in SILENCED}
+    for name in ("TQDM_DISABLE", "TOKENIZERS_PARALLELISM", "HF_HUB_DISABLE_PROGRESS_BARS"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
     monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CRUMB_TASKS_MODELS", str(tmp_path / "models.json"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     yield tmp_path
     MODEL_REGISTRY.clear()
     MODEL_REGISTRY.update(registry)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(params=["here", pytest.param("subprocess", marks=pytest.mark.slow)])

@@ -201,7 +201,8 @@ def _evaluate(
     from crumb_tasks.running.progress import Pace, Reporter
 
     pending = plan.pending
-    pace = Pace(len(pending), plan.expected_documents())
+    noun = "pairs" if "cross-encoder" in meta.model_type else "documents"
+    pace = Pace(len(pending), plan.expected_documents() if condition.first_stage is None else {}, noun=noun)
     with Reporter(sys.stderr, pace) as reporter:
         model = LazyModel(meta, condition.options, condition.instructions, condition.experiment, reporter.observe)
         if model.is_cross_encoder and condition.first_stage is None and pending:
@@ -268,8 +269,11 @@ def _print_results(plan: Plan, meta: ModelMeta, condition: Condition, cache: Who
         print()
         for effect in effects:
             print(effect)
+        if len(effects) > 1:
+            helped, hurt, same = (sum(getattr(one, name) for one in effects) for name in ("helped", "hurt", "same"))
+            print(f"in all: rewriting helped {helped} queries, hurt {hurt}, left {same} as they were")
         for task, reason in without.items():
-            print(f"{task}: not compared: {reason}; run it without --queries")
+            print(f"{task}: not compared: {reason}; run it without --queries (with --overwrite if MTEB has run it)")
     for unit in plan.units:
         for note in unit.notes:
             print(f"note: {unit.name}: {note}")

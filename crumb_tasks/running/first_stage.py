@@ -115,7 +115,7 @@ class CachedStage(_Named):
         if not file.is_file():
             raise DataError(
                 f"{task}: no run of '{self.name}' is cached (split {split}); make it with: "
-                f"crumb-tasks run {self.identity['model']} -t {task}"
+                f"crumb-tasks run {self.identity['model']} -t {task} --overwrite"
             )
         run, origin = _read(file, split, subset)
         return run, {**origin, **self.identity}

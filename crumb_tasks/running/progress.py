@@ -22,35 +22,33 @@ class Pace:
         n_tasks: Tasks to evaluate.
         n_expected: Documents of each of them by name, as far as known beforehand.
         clock: Seconds.
+        noun: What is counted.
     """
 
     n_tasks: int
     n_expected: dict[str, int] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
+    noun: str = "documents"
     task: str = ""
     at: int = 0
     n_documents: int = 0
     done: int = 0
-    total_done: int = 0
-    seconds: float = 0.0
     started: float = 0.0
 
     def start(self, task: str, n_documents: int) -> None:
-        """Begin with a task of that many documents (pairs, for a cross-encoder)."""
+        """Begin with a task of that many documents."""
         self.task, self.at, self.done, self.n_documents = task, self.at + 1, 0, n_documents
         self.n_expected.pop(task, None)
         self.started = self.clock()
 
     def advance(self, count: int) -> None:
-        """Count documents that were done."""
+        """Count documents that were done; of documents that stand for passages there may be more than expected."""
         self.done += count
-        self.total_done += count
+        self.n_documents = max(self.n_documents, self.done)
 
     def finish(self) -> float:
-        """End the task and return the seconds that it took."""
-        took = self.clock() - self.started
-        self.seconds += took
-        return took
+        """Return the seconds that the task took."""
+        return self.clock() - self.started
 
     @property
     def rate(self) -> float:
@@ -72,9 +70,9 @@ class Pace:
 
     def line(self) -> str:
         """Return the state in words."""
-        parts = [f"{self.done:,}/{self.n_documents:,} documents"]
+        parts = [f"{self.done:,}/{self.n_documents:,} {self.noun}"]
         if (left := self.seconds_left) is not None:
-            parts.append(f"{self.rate:,.0f} documents/s")
+            parts.append(f"{self.rate:,.0f} {self.noun}/s")
             parts.append(f"{duration(left)} left{'' if self.knows_all else ' in this task'}")
         return ", ".join(parts)
 
@@ -119,7 +117,7 @@ class Reporter:
         """A task begins."""
         self.pace.start(task, n_documents)
         self._last = self.pace.clock()
-        self.say(f"{self._place} {task}: {n_documents:,} documents, {n_queries:,} queries")
+        self.say(f"{self._place} {task}: {n_documents:,} {self.pace.noun}, {n_queries:,} queries")
         self._draw()
 
     def observe(self, kind: str, count: int) -> None:
@@ -136,7 +134,7 @@ class Reporter:
     def finish(self, outcome: str) -> None:
         """The task is over."""
         done, rate, took = self.pace.done, self.pace.rate, self.pace.finish()
-        speed = f", {rate:,.0f} documents/s" if done else ""
+        speed = f", {rate:,.0f} {self.pace.noun}/s" if done else ""
         self.say(f"{self._place} {self.pace.task}: {outcome} in {duration(took)}{speed}")
 
     @property
