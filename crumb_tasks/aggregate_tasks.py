@@ -21,8 +21,9 @@ from crumb_tasks.aggregates import aggregate_key, aggregate_value, refusal, refu
 from crumb_tasks.cards import AggregateCard
 from crumb_tasks.errors import AggregateError, CardError, did_you_mean
 from crumb_tasks.mteb_compat import emitted_by_retrieval
+from crumb_tasks.mteb_metadata import computed_statistics
 from crumb_tasks.mteb_scores import emitted_keys
-from crumb_tasks.tasks import SUBSET, CardTask, computed_statistics
+from crumb_tasks.tasks import SUBSET, CardTask
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask

@@ -239,18 +239,18 @@ def load_local(
     del revision
     if not Path(local.path).is_dir():
         raise UsageError(f"the directory of '{name}' is gone: {local.path}; name another in {models_path()}")
-    arguments = {**local.load, **kwargs}
+    # By path, with the slash that MTEB wants in a name: 2.26.0 cannot describe a loaded model of new transformers
+    path, arguments = Path(local.path).resolve().as_posix(), {**local.load, **kwargs}
     if local.kind == "cross-encoder":
         from mteb.models import CrossEncoderWrapper
-        from sentence_transformers import CrossEncoder
 
-        return CrossEncoderWrapper(CrossEncoder(local.path, device=device, **arguments))
+        return CrossEncoderWrapper(path, device=device, **arguments)
     from mteb.models import SentenceTransformerEncoderWrapper
-    from sentence_transformers import SentenceTransformer
 
     if local.kind == "model2vec" and not (Path(local.path) / "modules.json").is_file():
+        from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-        static = StaticEmbedding.from_model2vec(local.path)
+        static = StaticEmbedding.from_model2vec(path)
         return SentenceTransformerEncoderWrapper(SentenceTransformer(modules=[static], device=device, **arguments))
-    return SentenceTransformerEncoderWrapper(SentenceTransformer(local.path, device=device, **arguments))
+    return SentenceTransformerEncoderWrapper(path, device=device, **arguments)

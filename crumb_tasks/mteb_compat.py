@@ -172,6 +172,12 @@ def encodes_while_searching(model: object) -> bool:
     return hasattr(model, "task_corpus") or hasattr(model, "wrapped_models")
 
 
+def reads_no_prompt(model: object) -> bool:
+    """Return whether a model that searches by itself says that it matches words and takes no instruction, as BM25."""
+    meta = getattr(model, "mteb_model_meta", None)
+    return getattr(meta, "use_instructions", None) is False and "sparse" in getattr(meta, "model_type", ())
+
+
 def experiment_of(model_result: Any) -> str:
     """Return the name that tells a model's experiments apart: the model's name, then the experiment's."""
     experiment = getattr(model_result, "experiment_name", None)

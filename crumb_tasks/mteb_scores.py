@@ -7,18 +7,20 @@ result is strict JSON: where MTEB would write NaN there is null.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crumb_tasks import __version__
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.measures import mteb_key, parse_measure
 from crumb_tasks.mteb_compat import abstention_auc
 from crumb_tasks.scoring import VERSION
 
 if TYPE_CHECKING:
+    from crumb_tasks.collection import Collection
     from crumb_tasks.request import Ranking
     from crumb_tasks.runs import Run
     from crumb_tasks.scoring import Scores
@@ -42,17 +44,17 @@ def emitted_keys(card: TaskCard) -> frozenset[str]:
 
 
 def score_dict(
-    card: TaskCard, scores: Scores, ranking: Ranking, *, depth: int, revision: str, notes: Sequence[str]
+    card: TaskCard, collection: Collection, scores: Scores, ranking: Ranking, *, depth: int, revision: str
 ) -> dict[str, Any]:
     """Return the scores of one split as MTEB stores them.
 
     Args:
         card: The task.
+        collection: What was searched.
         scores: From `crumb_tasks.scoring`.
         ranking: What was scored.
         depth: How many documents of each ranking were kept.
         revision: Of the data.
-        notes: What the loader and the model left to say, one line each.
     """
     values = {mteb_key(measure): _finite(scores.summary.get(measure.name)) for measure in scores.measures}
     main = parse_measure(card.main_measure)
@@ -70,12 +72,15 @@ def score_dict(
         "n_unproven": ranking.n_unproven,
         "n_unknown_candidates": ranking.n_unknown_candidates,
         "n_unreturned_candidates": ranking.n_unreturned_candidates,
+        "n_empty_texts": collection.n_empty_texts,
+        "n_truncated_labels": sum(qrels.n_truncated for qrels in collection.qrels.values()),
         "depth": depth,
         "revision": revision,
         "scoring": VERSION,
         "qrels": dict(card.qrels) or {"graded": "graded"},
         "sample": card.sample,
-        "notes": list(dict.fromkeys([*notes, *scores.notes])),
+        "crumb_tasks_version": __version__,
+        "notes": list(dict.fromkeys([*collection.notes, *scores.notes])),
     }
 
 

@@ -16,13 +16,14 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crumb_tasks.mteb_compat import encodes_while_searching
+from crumb_tasks.mteb_compat import encodes_while_searching, reads_no_prompt
 from crumb_tasks.request import (
     QueryGroup,
     Ranking,
@@ -51,6 +52,9 @@ def rank_by_own_search(model: Any, request: Request) -> Ranking:
         model: Implements MTEB's ``SearchProtocol``.
         request: What to rank.
     """
+    if len(request.groups) > 1 and reads_no_prompt(model):  # thousands of instructions would be thousands of calls
+        metadata = request.groups[0].task_metadata.model_copy(update={"prompt": None})
+        request = replace(request, groups=[QueryGroup(metadata, np.arange(len(request.queries), dtype=np.int64))])
     if request.candidates is not None:
         return _rank_candidates(model, request)
     searcher = _Searcher(model, request)

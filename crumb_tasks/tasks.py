@@ -13,21 +13,21 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from mteb.abstasks.retrieval import AbsTaskRetrieval
-from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.timing import TimingStack
 
 from crumb_tasks.cards import TaskCard
-from crumb_tasks.errors import DataError
-from crumb_tasks.measures import mteb_key, parse_measure
+from crumb_tasks.errors import DataError, UsageError
+from crumb_tasks.mteb_metadata import computed_statistics, metadata_of, prompt_of, revision_of, shipped_statistics
 from crumb_tasks.mteb_scores import STANDARD_CUTOFFS
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Dataset
+    from mteb.abstasks.task_metadata import TaskMetadata
 
     from crumb_tasks.collection import Collection
     from crumb_tasks.request import QueryGroup, Ranking
@@ -36,76 +36,6 @@ if TYPE_CHECKING:
 
 SUBSET = "default"
 """MTEB's name of the only subset of each of our tasks."""
-
-
-class CardTaskMetadata(TaskMetadata):
-    """MTEB's task metadata, with descriptive statistics in this package instead of MTEB's folder."""
-
-    @property
-    def descriptive_stat_path(self) -> Path:
-        """The file of the task's statistics: what the package ships, or what this machine computed."""
-        computed = computed_statistics(self.name)
-        shipped = shipped_statistics(self.name)
-        return shipped if shipped.exists() and not computed.exists() else computed
-
-
-def shipped_statistics(name: str) -> Path:
-    """Return where this package keeps the statistics of the task ``name``, whether or not it has some."""
-    return Path(__file__).parent / "descriptive_stats" / f"{name}.json"
-
-
-def computed_statistics(name: str) -> Path:
-    """Return where statistics of the task ``name`` are written when they are computed."""
-    from crumb_tasks.sources import cache_dir
-
-    return cache_dir() / "descriptive_stats" / f"{name}.json"
-
-
-def revision_of(card: TaskCard) -> str:
-    """Return what MTEB records as the data's revision: the pinned one, or where data without one come from."""
-    return card.source.revision or ("sample" if card.source.sample else "user")
-
-
-def metadata_of(card: TaskCard) -> CardTaskMetadata:
-    """Return MTEB's metadata for ``card``.
-
-    Raises:
-        ValidationError: MTEB does not know a domain, licence or other term of the card.
-    """
-    source = card.source
-    fields: dict[str, Any] = {
-        "name": card.name,
-        "description": card.description,
-        "dataset": {
-            "path": source.hub or source.github or source.path or f"crumb_tasks/samples/{source.sample}",
-            "revision": revision_of(card),
-        },
-        "type": "Retrieval" if card.kind == "retrieval" else "Reranking",
-        "category": "t2t",
-        "modalities": ["text"],
-        "eval_splits": [card.default_split],
-        "eval_langs": list(card.languages),
-        "main_score": mteb_key(parse_measure(card.main_measure)),
-        "date": card.date,
-        "domains": list(card.domains) or None,
-        "task_subtypes": [],
-        "license": card.license,
-        "annotations_creators": card.annotations,
-        "dialect": [],
-        "sample_creation": card.creation,
-        "bibtex_citation": card.bibtex,
-        "reference": card.paper if card.paper.startswith("http") else None,
-        "adapted_from": list(card.adapted_from) or None,
-        "is_public": card.public,
-        "prompt": _prompt(card.prompt.query, card.prompt.document),
-    }
-    return CardTaskMetadata.model_validate(fields)
-
-
-def _prompt(query: str | None, document: str | None) -> dict[str, str] | None:
-    """Return a prompt as MTEB has it. An empty one is left out: MTEB would put its default sentence in its place."""
-    prompt = {key: text for key, text in (("query", query), ("document", document)) if text}
-    return prompt or None
 
 
 def task_class(card: TaskCard) -> type[CardTask]:
@@ -267,7 +197,7 @@ class CardTask(AbsTaskRetrieval):
         scores = score(ranking.run, collection, self.card, measures, max_passage="off", depth=self._top_k)
         self.outcomes[collection.split] = (ranking.run, scores)
         revision = revision_of(self.card)
-        return score_dict(self.card, scores, ranking, depth=self._top_k, revision=revision, notes=collection.notes)
+        return score_dict(self.card, collection, scores, ranking, depth=self._top_k, revision=revision)
 
     def _groups(self, collection: Collection) -> list[QueryGroup]:
         """Return the queries by instruction: MTEB's models take one prompt a call."""
@@ -287,7 +217,7 @@ class CardTask(AbsTaskRetrieval):
         ]
 
     def _metadata_with(self, query_prompt: str) -> TaskMetadata:
-        return self.metadata.model_copy(update={"prompt": _prompt(query_prompt, self.card.prompt.document)})
+        return self.metadata.model_copy(update={"prompt": prompt_of(query_prompt, self.card.prompt.document)})
 
     def _save_task_predictions(
         self, predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str
@@ -303,6 +233,21 @@ class CardTask(AbsTaskRetrieval):
         stored.setdefault(hf_subset, {})[hf_split] = predictions
         with written_whole(path) as file:
             file.write(json.dumps(stored, ensure_ascii=False).encode())
+
+    def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> Self:
+        """Take the candidates from a prediction file, as MTEB does.
+
+        Raises:
+            UsageError: The file lacks a split that is to be evaluated.
+        """
+        try:
+            return super().convert_to_reranking(top_ranked_path, top_k)
+        except KeyError as error:
+            splits = ", ".join(self.eval_splits)
+            raise UsageError(
+                f"{top_ranked_path} has no rankings of {self.card.name} ({splits}); write them with "
+                "mteb run --prediction-folder and the same --eval-splits"
+            ) from error
 
     def calculate_descriptive_statistics(self, overwrite_results: bool = False, num_proc: int | None = None) -> Any:  # noqa: FBT001, FBT002 -- MTEB's signature
         """Compute MTEB's descriptive statistics, or read those that exist; they are written to the cache folder."""

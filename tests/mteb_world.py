@@ -40,7 +40,7 @@ def write_collection(
     *,
     corpus: Mapping[str, str] = CORPUS,
     queries: Mapping[str, str] = QUERIES,
-    qrels: Mapping[str, Mapping[str, Mapping[str, int]]] = QRELS,
+    qrels: Mapping[str, Mapping[str, Mapping[str, float]]] = QRELS,
     parents: Mapping[str, str] | None = None,
     prompts: Mapping[str, str] | None = None,
     candidates: Mapping[str, Sequence[str]] | None = None,

@@ -42,6 +42,7 @@ FLOORS = {
         "cluster",
     ),
     "mteb side": (
+        "mteb_metadata",
         "mteb_scores",
         "tasks",
         "aggregate_tasks",

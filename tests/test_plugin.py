@@ -260,6 +260,8 @@ def test_nothing_private_has_moved() -> None:
 
 def test_facts_of_this_process() -> None:
     """All of the package's own cards are registered here, without a problem."""
+    plugin.register()
+
     found = facts()
 
     assert (found.problem, found.registered.problems, found.registered.clashes) == (None, [], {})

@@ -191,6 +191,23 @@ def test_each_instruction_is_one_call() -> None:
     assert ranking.run.query_ids == ("a", "b", "c")
 
 
+def test_bm25_is_asked_once_for_all_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that takes no instruction is not asked thousands of times because the data have thousands of them."""
+    bm25 = mteb.get_model("mteb/baseline-bm25s")
+    asked: list[list[str]] = []
+    search = type(bm25).search
+
+    def counted(self: Any, queries: Any, **kwargs: Any) -> Any:
+        asked.append(list(queries["id"]))
+        return search(self, queries, **kwargs)
+
+    monkeypatch.setattr(type(bm25), "search", counted)
+    ranking = rank(bm25, request({"d1": "fox", "d2": "dog"}, {"a": "fox", "b": "dog"}, groups=[("x", [1]), ("y", [0])]))
+
+    assert asked == [["a", "b"]]
+    assert [ranking.run.ranking(query)[0][0] for query in ("a", "b")] == ["d1", "d2"]
+
+
 def test_candidates_are_sought_in_the_whole_corpus() -> None:
     """MTEB's BM25 filters after its top k: a candidate that ranks last is found all the same."""
     corpus = {f"d{at:03}": "fox" for at in range(300)} | {"last": "a long text without any of the words"}

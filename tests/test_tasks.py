@@ -17,12 +17,14 @@ from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb_models import QUIET, OwnSearch, PairScorer, WordEncoder, meta, record, tiny_sentence_transformer
 from mteb_world import CORPUS, QUERIES, task_card, write_collection
 
+import crumb_tasks
 from crumb_tasks.cards import iter_tasks
 from crumb_tasks.errors import MissingDataError, UsageError
+from crumb_tasks.mteb_metadata import metadata_of
 from crumb_tasks.mteb_scores import emitted_keys
 from crumb_tasks.runfiles import read_run
 from crumb_tasks.scoring import score
-from crumb_tasks.tasks import CardTask, metadata_of, task_class
+from crumb_tasks.tasks import CardTask, task_class
 
 Evaluate = Callable[..., Any]
 
@@ -75,6 +77,18 @@ def test_standard_keys_stay() -> None:
     own = {"n_queries": 3, "n_missing": 0, "n_omitted": 0, "depth": 1000, "revision": "r1", "sample": False}
     assert {key: scores[key] for key in own} == own
     assert scores["qrels"] == {"graded": "graded"}
+    assert scores["crumb_tasks_version"] == crumb_tasks.__version__
+
+
+def test_what_was_changed_on_loading_is_stored(root: Path) -> None:
+    """Empty texts that became the placeholder, and fractional labels that were cut, stand in the result."""
+    write_collection(
+        root / "test" / "mini", corpus=CORPUS | {"d9": " "}, qrels={"test": {"q1": {"d1": 1.5, "d3": 0.5}}}
+    )  # type: ignore[dict-item]
+
+    scores = scores_of(evaluate(WordEncoder(), task_class(task_card(labels="truncate"))()))
+
+    assert (scores["n_empty_texts"], scores["n_truncated_labels"]) == (1, 2)
 
 
 def test_abstention_values_are_those_of_mteb() -> None:
@@ -327,6 +341,16 @@ def test_predictions_are_re_ranked(root: Path, tmp_path: Path, *, is_passages: b
     assert scores["ndcg_at_10"] == 1.0
     assert (scores["depth"], scores["recall_at_3"]) == (2, None)
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
+
+
+def test_predictions_of_another_split_are_one_line(tmp_path: Path) -> None:
+    """The message says which rankings are missing and how to write them."""
+    evaluate(WordEncoder(), task_class(task_card())(), prediction_folder=tmp_path)
+    task = task_class(task_card())().filter_eval_splits(["validation"])
+
+    with pytest.raises(UsageError, match=r"no rankings of Mini \(validation\); .* --eval-splits") as caught:
+        task.convert_to_reranking(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def test_re_ranking_keeps_the_denominator(root: Path) -> None:
