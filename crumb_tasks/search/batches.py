@@ -59,11 +59,16 @@ def length_order(text: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 
 def sorts_by_length(model: object) -> bool:
-    """Return whether ``model`` hands its texts to sentence-transformers, which sorts them by length itself."""
-    sentence_transformers = sys.modules.get("sentence_transformers")
-    if sentence_transformers is None:  # not imported, so no model of it can exist
-        return False
-    return any(isinstance(layer, sentence_transformers.SentenceTransformer) for layer in layers(model))
+    """Return whether ``model`` sorts what it encodes by length itself.
+
+    Those of sentence-transformers do; any other may say so by an attribute ``sorts_by_length``.
+    """
+    sentence_transformers = sys.modules.get("sentence_transformers")  # not imported: no model of it can exist
+    return any(
+        getattr(layer, "sorts_by_length", False) is True
+        or (sentence_transformers is not None and isinstance(layer, sentence_transformers.SentenceTransformer))
+        for layer in layers(model)
+    )
 
 
 def prepares_rows_again(model: object) -> bool:
@@ -83,7 +88,7 @@ class ColumnBatch(MutableMapping[str, Any]):
     def __init__(self, dataset: ColumnDataset, start: int, stop: int) -> None:
         self._dataset = dataset
         self._start, self._stop = start, stop
-        self._value_by_key: dict[str, Any] = dict.fromkeys(dataset.column_names, self)  # itself: not read yet
+        self._value_by_key: dict[str, Any] = dict.fromkeys(dataset.names, self)  # itself: not read yet
 
     def __getitem__(self, key: str) -> Any:
         value = self._value_by_key[key]
@@ -140,19 +145,35 @@ class ColumnDataset(Dataset):  # type: ignore[misc]  # datasets ships no types
     def __init__(self, table: pa.Table) -> None:
         # A random fingerprint: datasets would hash the whole table, and equal ones would share cache files of ``map``.
         super().__init__(InMemoryTable(table), fingerprint=secrets.token_hex(8))
+        self.names = tuple(table.column_names)
         self._values_by_column: dict[str, list[Any]] = {}
 
     def values(self, column: str) -> list[Any]:
         """Return a column of the block as a list, made once."""
-        if column not in self._values_by_column:
-            self._values_by_column[column] = self.data.column(column).to_pylist()
-        return self._values_by_column[column]
+        found = self._values_by_column.get(column)
+        if found is None:
+            found = self._values_by_column[column] = self.data.column(column).to_pylist()
+        return found
 
-    def __getitems__(self, keys: list[int]) -> Sequence[Mapping[str, Any]]:
+    def __getitems__(self, keys: Sequence[int]) -> Sequence[Mapping[str, Any]]:
         """Return the rows ``keys`` for torch's loader; consecutive ones without touching a row."""
-        if keys and keys == list(range(keys[0], keys[0] + len(keys))):
+        if len(keys) and (isinstance(keys, range) or keys == list(range(keys[0], keys[0] + len(keys)))):
             return Rows(self, keys[0], keys[0] + len(keys))
-        return [{name: self.values(name)[key] for name in self.column_names} for key in keys]
+        return [{name: self.values(name)[key] for name in self.names} for key in keys]
+
+
+class BlockLoader(DataLoader[Any]):
+    """torch's loader without its work per row and batch for samplers and profiler, of which a block has no use."""
+
+    def __iter__(self) -> Any:
+        """Iterate over the batches; with worker processes as torch does."""
+        return super().__iter__() if self.num_workers else self._batches()
+
+    def _batches(self) -> Iterator[Any]:
+        dataset: Any = self.dataset
+        step = self.batch_size or 1
+        for start in range(0, len(dataset), step):
+            yield self.collate_fn(dataset.__getitems__(range(start, min(start + step, len(dataset)))))
 
 
 def collate(rows: Sequence[Mapping[str, Any]]) -> MutableMapping[str, Any]:
@@ -164,7 +185,7 @@ def collate(rows: Sequence[Mapping[str, Any]]) -> MutableMapping[str, Any]:
 
 def block_loader(table: pa.Table, *, batch_size: int, num_proc: int | None) -> DataLoader[Any]:
     """Return a DataLoader over ``table`` in its order, with the settings that MTEB gives its own loaders."""
-    return DataLoader(
+    return BlockLoader(
         ColumnDataset(table),
         batch_size=batch_size,
         collate_fn=collate,

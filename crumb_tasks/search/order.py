@@ -52,7 +52,7 @@ class CorpusOrder:
             return cls(flat, _inverse(row_by_rank), row_by_rank)
         if len(parents) != len(flat):
             raise RunError(f"corpus: {len(flat)} ids but {len(parents)} parents; they must be aligned row by row")
-        vocabulary, parent_by_row = Vocabulary.encode(parents)
+        vocabulary, parent_by_row = _encoded_parents(parents)
         # A stable order by parent of what is in order by id is the order by (parent, id).
         row_by_ordinal = row_by_rank[_stable_order(parent_by_row[row_by_rank])]
         return cls(flat, _inverse(row_by_ordinal), row_by_ordinal, vocabulary, parent_by_row[row_by_ordinal])
@@ -75,6 +75,17 @@ class CorpusOrder:
         owner = np.repeat(np.arange(len(codes), dtype=np.int64), counts)
         ordinals = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(start, counts)
         return self.row_by_ordinal[ordinals].astype(np.int64), owner
+
+
+def _encoded_parents(parents: pa.Array | pa.ChunkedArray) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """Encode ``parents`` once per run of equal ones: the passages of a document usually stand together."""
+    flat = _one_array(parents)
+    if len(flat) < 2:
+        return Vocabulary.encode(flat)
+    is_new = np.concatenate([[True], pc.not_equal(flat[1:], flat[:-1]).to_numpy(zero_copy_only=False)])
+    heads = np.flatnonzero(is_new)
+    vocabulary, code_by_head = Vocabulary.encode(flat.take(pa.array(heads)))
+    return vocabulary, np.repeat(code_by_head, np.diff(np.append(heads, len(flat))))
 
 
 def _one_array(ids: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -22,7 +22,8 @@ EMPTY = np.iinfo(np.int64).min
 """The key of an unused place: below every score, minus infinity included."""
 
 _ORDINAL = 0xFFFFFFFF
-_LANES = 8  # booleans in one 64-bit word
+_LANES = 8  # booleans in one 64-bit word, a power of two
+_FLOOD = 16  # a tile of which one in so many scores passes is searched for mere ties first
 _ALL_BELOW = np.uint64(0x0101010101010101)
 _CUT_ENTRIES = 1 << 21  # entries that one cut handles at once, 16 MB of keys
 
@@ -84,6 +85,7 @@ class RunningTopK:
     ) -> None:
         self.depth = depth
         self._width = tile[1]
+        self._shift = self._width.bit_length() - 1
         self._capacity = depth + max(depth, self._width)
         self._parent_by_ordinal = parent_by_ordinal
         self._keys = np.full((n_queries, self._capacity), EMPTY, dtype=np.int64)
@@ -106,15 +108,14 @@ class RunningTopK:
         flat = self._passing(first_query, scores, len(ordinals))
         if not flat.size:
             return
-        rows = flat // self._width
+        rows = flat >> self._shift
         values = scores.reshape(-1)[flat]
         keys = pack(values, ordinals[flat & (self._width - 1)])
         if np.isnan(values).any():
             at = int(np.flatnonzero(np.isnan(values))[0])
             raise NaNScoreError(first_query + int(rows[at]), int(keys[at] & _ORDINAL))
-        rows += first_query
-        kept = keys > self._least[rows]  # of the scores that equal the threshold, those with the lower id fall here
-        if not kept.all():
+        if len(keys) * _FLOOD > scores.size:  # of the scores that equal the threshold, those with the lower id may go
+            kept = keys > self._least[rows + first_query]
             rows, keys = rows[kept], keys[kept]
         self._append(slice(first_query, first_query + len(scores)), rows, keys)
 
@@ -124,20 +125,23 @@ class RunningTopK:
         thresholds = self._threshold[first_query : first_query + len(scores), np.newaxis]
         np.less(scores, thresholds, out=below)
         below[:, n_columns:] = True
-        words = np.flatnonzero(below.reshape(-1).view(np.uint64) != _ALL_BELOW)
-        word, lane = np.nonzero(~below.reshape(-1, _LANES)[words])
-        return words[word] * _LANES + lane
+        words = below.reshape(-1).view(np.uint64)
+        mixed = np.flatnonzero(words != _ALL_BELOW)
+        lanes = np.flatnonzero(~words[mixed].view(np.bool_))
+        return mixed[lanes // _LANES] * _LANES + lanes % _LANES
 
     def _append(self, queries: slice, rows: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
-        """Append ``keys`` to the buffers of ``rows``, which ascend; after a cut a whole tile always fits."""
-        counts = np.bincount(rows - queries.start, minlength=queries.stop - queries.start)
+        """Append ``keys`` to the buffers of ``rows`` (in the tile, ascending); after a cut a whole tile always fits."""
+        counts = np.bincount(rows, minlength=queries.stop - queries.start)
         if (self._fill[queries] + counts > self._capacity).any():
             crowded = np.flatnonzero(self._fill[queries] > (self.depth + self._capacity) // 2)
             overfull = np.flatnonzero(self._fill[queries] + counts > self._capacity)
             self._cut(np.union1d(crowded, overfull) + queries.start)
-        starts = np.cumsum(counts) - counts
-        place = self._fill[rows] + np.arange(len(rows)) - starts[rows - queries.start]
-        self._keys.reshape(-1)[rows * self._capacity + place] = keys
+        # The first free place of each row, less the number of keys that go to rows before it.
+        place = (
+            np.arange(queries.start, queries.stop) * self._capacity + self._fill[queries] - np.cumsum(counts) + counts
+        )
+        self._keys.reshape(-1)[place[rows] + np.arange(len(rows))] = keys
         self._fill[queries] += counts
 
     def _cut(self, rows: NDArray[np.int64]) -> None:
@@ -177,21 +181,34 @@ class RunningTopK:
 
 
 def best_of_parents(keys: NDArray[np.int64], parent_by_ordinal: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return ``keys`` (rows x entries, sorted in place) with all but the best of each parent in a row made `EMPTY`.
+    """Return ``keys`` (rows x entries) in another order, with all but the best of each parent in a row made `EMPTY`.
 
-    Sorted by key, the position says which of two passages is better; sorted by (parent, position), the first of each
-    parent is the best. Two sorts of integers, whose keys carry everything, are faster than one sort of indices.
+    Sorted by ordinal the passages of a parent stand together. A sort of integers that carry all there is, is several
+    times faster than one of indices, and only where neighbours share a parent is anything compared.
     """
-    keys.sort(axis=1)
     entries = keys.shape[1]
-    shift = max(1, (entries - 1).bit_length())
-    pairs = parent_by_ordinal[keys & 0x7FFFFFFF].astype(np.int64)
-    pairs <<= shift
-    pairs |= np.arange(entries - 1, -1, -1, dtype=np.int64)
-    pairs.sort(axis=1)
-    row, at = np.nonzero((pairs[:, 1:] >> shift) == (pairs[:, :-1] >> shift))
-    keys[row, entries - 1 - (pairs[row, at + 1] & ((1 << shift) - 1))] = EMPTY
+    turned = _turned(keys)
+    turned.sort(axis=1)
+    parents = parent_by_ordinal[turned >> 32]
+    keys = _turned(turned)
+    flat = keys.reshape(-1)
+    left = np.flatnonzero(parents[:, 1:] == parents[:, :-1])
+    if left.size:
+        left += left // (entries - 1)  # from positions between neighbours to positions of entries
+        breaks = np.flatnonzero(np.diff(left) != 1)
+        starts = left[np.concatenate([[0], breaks + 1])]
+        ends = left[np.concatenate([breaks, [len(left) - 1]])] + 2
+        bounds = np.stack([starts, ends], axis=1).reshape(-1)
+        best = np.maximum.reduceat(flat, bounds[:-1] if bounds[-1] == len(flat) else bounds)[::2]
+        flat[left] = EMPTY
+        flat[left + 1] = EMPTY
+        flat[starts] = best
     return keys
+
+
+def _turned(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``keys`` with their halves exchanged: ordinals above scores, or back."""
+    return (keys << 32) | ((keys >> 32) & _ORDINAL)
 
 
 def best_of_pairs(
