@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
-
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.collection import Collection, Qrels
 from crumb_tasks.errors import DataError
@@ -87,12 +85,14 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
         empty_text=task.empty_text,
         where=str(path),
     )
+    texts = [item.query for item in items]
+    queries = text_table({"id": query_ids, "text": texts}, empty_text=task.empty_text, where=str(path))
     by_query = dict(zip(query_ids, items, strict=True))
     return Collection(
         name=task.name,
         split=split,
         corpus=corpus.table,
-        queries=pa.table({"id": pa.array(query_ids), "text": pa.array([item.query for item in items], pa.string())}),
+        queries=queries.table,
         qrels={
             "graded": Qrels.from_dict(
                 {query_id: {doc_by_text[item.options[item.answer]]: 1} for query_id, item in by_query.items()},
