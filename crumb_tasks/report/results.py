@@ -132,7 +132,7 @@ def _find(folder: Path, tasks: frozenset[str]) -> Iterator[Path]:
     """Yield the files that are named after a task, sorted, without going into the records of `crumb-tasks run`."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != _OUR_RECORDS)
-        yield from (Path(place, name) for name in sorted(files) if name.removesuffix(".json") in tasks and "." in name)
+        yield from (Path(place, name) for name in sorted(files) if name.endswith(".json") and name[:-5] in tasks)
 
 
 def _read(path: Path, shown: str) -> tuple[str, Result]:
