@@ -297,3 +297,26 @@ def test_nothing_is_written_half(tmp_path: Path) -> None:
 
     assert [entry.name for entry in tmp_path.iterdir() if entry.is_file()] == ["file.txt"]
     assert path.read_text(encoding="utf-8") == "old"
+
+
+def test_a_benchmark_in_two_repositories_is_read_from_both(tmp_path: Path) -> None:
+    """`part:file` is a file of a further repository; each is named when it is missing, with its own revision."""
+    corpus = Source(hub="org/corpus", revision="b" * 40)
+    source = Source(hub="org/queries", revision="a" * 40, parts={"corpus": corpus})
+    task = find_task("CRUMBLegalQA").model_copy(update={"source": source})
+    for place in ("org/queries/q.jsonl", "org/corpus/c.jsonl"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text(place, encoding="utf-8")
+    opened = open_source(task, root=tmp_path)
+
+    paths = opened.paths(["corpus:c.jsonl", "q.jsonl"])
+
+    assert list(paths) == ["corpus:c.jsonl", "q.jsonl"]
+    assert paths["corpus:c.jsonl"].read_text(encoding="utf-8") == "org/corpus/c.jsonl"
+    assert opened.is_local
+    assert opened.missing(["q.jsonl", "corpus:d.jsonl"]) == ("corpus:d.jsonl",)
+    (tmp_path / "org/corpus/c.jsonl").unlink()
+    with pytest.raises(MissingDataError, match=r"c\.jsonl of the Hub dataset org/corpus at revision b{40}"):
+        opened.paths(["q.jsonl", "corpus:c.jsonl"])
+    (tmp_path / "org/corpus").rmdir()
+    assert not open_source(task, root=tmp_path).is_local

@@ -26,6 +26,8 @@ class Source(Frozen):
         user: The data are the user's own (licence, login, unreleased): what they are and how to get them. They are
             read from the data root at ``hub``, ``github`` or ``path`` and never downloaded.
         path: For ``user`` sources without a repository: folder below the data root.
+        parts: Further repositories, where a benchmark's files stand in several; a loader calls a file of one
+            ``part:file``.
     """
 
     hub: str | None = None
@@ -35,6 +37,7 @@ class Source(Frozen):
     folder: str = ""
     user: str | None = None
     path: str | None = None
+    parts: Mapping[str, Source] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> Self:
@@ -43,6 +46,11 @@ class Source(Frozen):
         if (self.hub or self.github) and not self.revision and not self.user:
             raise ValueError("a source on the Hub or GitHub needs a pinned revision")
         return self
+
+    def locate(self, file: str) -> tuple[Source, str]:
+        """Return the source that ``file`` belongs to, itself or one of its parts, and the file's name there."""
+        part, colon, rest = file.partition(":")
+        return (self.parts[part], rest) if colon and part in self.parts else (self, file)
 
 
 class Counts(Frozen):

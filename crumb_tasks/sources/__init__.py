@@ -74,7 +74,8 @@ class OpenedSource:
     @property
     def is_local(self) -> bool:
         """Whether every file lies in the data root or in this package."""
-        return self.root is not None or self.source.sample is not None
+        own = self.root is not None or self.source.sample is not None
+        return own and all(_open(part, self.task, self.searched).is_local for part in self.source.parts.values())
 
     def path(self, file: str) -> Path:
         """Return the local path of ``file``, a path inside the source's folder with ``/`` between its parts.
@@ -87,12 +88,19 @@ class OpenedSource:
     def paths(self, files: Iterable[str]) -> dict[str, Path]:
         """Return the local path of each of ``files``; errors as `path`, naming all files that are missing."""
         wanted = list(files)
-        if not self._may_be_fetched and (lacking := self.missing(wanted)):
+        owner_by_file = {file: self.source.locate(file) for file in wanted}
+        own = [file for file, (owner, _) in owner_by_file.items() if owner is self.source]
+        if not self._may_be_fetched and (lacking := self.missing(own)):
             raise self._missing(lacking, self._why_not_here())
         try:
-            return {file: self._path(self._full_name(file)) for file in wanted}
+            path_by_file = {file: self._path(self._full_name(file)) for file in own}
         except NotToBeHadError as error:
-            raise self._missing(self.missing(wanted), str(error)) from error.__cause__
+            raise self._missing(self.missing(own), str(error)) from error.__cause__
+        for part in self.source.parts.values():
+            names = {file: name for file, (owner, name) in owner_by_file.items() if owner is part}
+            paths = _open(part, self.task, self.searched).paths(names.values())
+            path_by_file |= {file: paths[name] for file, name in names.items()}
+        return {file: path_by_file[file] for file in wanted}
 
     def missing(self, files: Iterable[str]) -> tuple[str, ...]:
         """Return those of ``files`` that are not on this machine; asks no host."""
@@ -100,6 +108,9 @@ class OpenedSource:
 
     def has(self, file: str) -> bool:
         """Whether ``file`` is on this machine; asks no host."""
+        owner, rest = self.source.locate(file)
+        if owner is not self.source:
+            return _open(owner, self.task, self.searched).has(rest)
         name = self._full_name(file)
         if self.source.sample is not None:
             return _sample_file(self.source.sample, name).is_file()
@@ -165,12 +176,15 @@ def open_source(task: TaskCard, *, root: Path | str | None = None) -> OpenedSour
         task: The task.
         root: A data root that takes the place of `data_root`.
     """
-    base = Path(root) if root is not None else data_root()
-    place = task.source.hub or task.source.github or task.source.path
-    folder = base / place if base is not None and place and task.source.sample is None else None
+    return _open(task.source, task.name, Path(root) if root is not None else data_root())
+
+
+def _open(source: Source, task: str, base: Path | None) -> OpenedSource:
+    place = source.hub or source.github or source.path
+    folder = base / place if base is not None and place and source.sample is None else None
     return OpenedSource(
-        source=task.source,
-        task=task.name,
+        source=source,
+        task=task,
         root=folder if folder is not None and folder.is_dir() else None,
         searched=base,
     )
@@ -188,8 +202,11 @@ def fetch_into(source: Source, name: str, target: Path, *, task: str) -> Path:
     Raises:
         MissingDataError: As `OpenedSource.path`.
     """
+    owner, rest = source.locate(name)
+    if owner is not source:
+        return fetch_into(owner, rest, target, task=task)
     full = str(PurePosixPath(source.folder) / name)
-    path = target / str(source.hub or source.github) / full
+    path = target / str(source.hub or source.github or source.path) / full
     if path.is_file():
         return path
     if fetch_from_hub_into(source, full, target / str(source.hub)):
