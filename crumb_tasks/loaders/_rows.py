@@ -45,7 +45,14 @@ Row = tuple[str, ...]
 Progress = Callable[[int], object]
 
 
-def read_rows(path: Path, fields: Sequence[Field], *, progress: Progress | None = None) -> Iterator[tuple[int, Row]]:
+def read_rows(
+    path: Path,
+    fields: Sequence[Field],
+    *,
+    progress: Progress | None = None,
+    form: str = "",
+    header: Sequence[str] = (),
+) -> Iterator[tuple[int, Row]]:
     """Yield ``(number, values)`` for each row of ``path``, by its suffix: jsonl, csv, tsv, parquet, json.
 
     The number is the line where the row begins (of a Parquet or JSON file: the row), counted from 1.
@@ -54,12 +61,16 @@ def read_rows(path: Path, fields: Sequence[Field], *, progress: Progress | None 
         path: The file; gzip is recognised by its content.
         fields: What to read; other fields are skipped.
         progress: Called with the number of bytes read since the last call.
+        form: One of these formats, where the suffix names another.
+        header: The columns of a TSV file that has no header.
 
     Raises:
         SchemaError: A field is missing or is no text; the message names the fields that were found.
         DataError: A row is broken; the message names the line.
     """
-    suffix = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    suffix = form or path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if header:
+        return _read_tsv(path, fields, progress, header)
     if suffix not in _READERS:
         raise DataError(f"{path}: cannot tell the format from the name; known are {', '.join(_READERS)}")
     return _READERS[suffix](path, fields, progress)
@@ -188,9 +199,10 @@ def _read_csv(path: Path, fields: Sequence[Field], progress: Progress | None) ->
         progress(path.stat().st_size)
 
 
-def _read_tsv(path: Path, fields: Sequence[Field], progress: Progress | None) -> Iterator[tuple[int, Row]]:
-    header: list[str] = []
-    places: list[int] = []
+def _read_tsv(
+    path: Path, fields: Sequence[Field], progress: Progress | None, header: Sequence[str] = ()
+) -> Iterator[tuple[int, Row]]:
+    places = _places(path, header, fields) if header else []
     for number, line in _lines(path, progress):
         try:
             cells = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8").split("\t")

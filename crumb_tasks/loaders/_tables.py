@@ -36,6 +36,8 @@ class Layout:
         title: Field of the title, if the format has one; absent and null count as empty.
         parent: Field of a passage's document; where it is null the passage stands for itself.
         more: Further upstream fields, kept under their own names; absent and null are ``""``.
+        form: The file's format, where its name tells another.
+        header: The columns of a TSV file without a header.
     """
 
     id: str
@@ -43,6 +45,8 @@ class Layout:
     title: str | None = None
     parent: str | None = None
     more: tuple[str, ...] = ()
+    form: str = ""
+    header: tuple[str, ...] = ()
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -134,7 +138,7 @@ class _Batches:
     """Normalised record batches of one file; the counts are complete when the iteration ends."""
 
     def __init__(self, path: Path, layout: Layout, empty_text: str, progress: Progress | None = None) -> None:
-        self._rows = read_rows(path, layout.fields, progress=progress)
+        self._rows = read_rows(path, layout.fields, progress=progress, form=layout.form, header=layout.header)
         self._path = path
         self._layout = layout
         self._empty_text = empty_text
@@ -220,7 +224,8 @@ def _refuse_repeated_ids(ids: pa.ChunkedArray, path: Path, layout: Layout) -> No
     repeated = first_repeated(ids)
     if repeated is None:
         return
-    lines = [(number, row[1]) for number, row in read_rows(path, layout.fields) if row[0] == repeated]
+    rows = read_rows(path, layout.fields, form=layout.form, header=layout.header)
+    lines = [(number, row[1]) for number, row in rows if row[0] == repeated]
     (first, text), (second, other) = lines[:2]
     texts = "the same text" if text == other else "different texts"
     raise DataError(f"{path}: the id '{repeated}' stands in lines {first} and {second}, with {texts}; keep one of them")
