@@ -200,6 +200,16 @@ def test_misuse_is_one_line_and_exit_code_2(odd: Path, arguments: list[str], lin
     assert shown.stderr.count("\n") == 1
 
 
+def test_data_root_of_one_call_ends_with_it(data: Path) -> None:
+    """A program that calls main with --data keeps its own data root."""
+    from crumb_tasks.sources import data_root
+
+    before = data_root()
+
+    assert cli.main(["validate", "CRUMBSampleLegalQA", "--split", "test", "--no-text", "--data", str(data)]) == 0
+    assert data_root() == before
+
+
 def test_debug_shows_the_traceback(odd: Path) -> None:
     """CRUMB_TASKS_DEBUG=1 is for those who look for the place."""
     assert "Traceback" in run("show", "x", cwd=odd, CRUMB_TASKS_DEBUG="1").stderr

@@ -89,12 +89,16 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(f"there is no command '{asked}'{did_you_mean(asked, names)} (crumb-tasks --help lists all)")
     needed = names if asked is None else (asked,)
     args = make_parser(() if "--version" in arguments[:1] else needed).parse_args(arguments)
-    if getattr(args, "data", None) is not None:
-        from crumb_tasks.sources import set_data_root
+    command = command_module(args.command)
+    if getattr(args, "data", None) is None:
+        return int(command.run(args))
+    from crumb_tasks.sources import set_data_root
 
-        set_data_root(args.data)
-    code: int = command_module(args.command).run(args)
-    return code
+    set_data_root(args.data)
+    try:
+        return int(command.run(args))
+    finally:
+        set_data_root(None)  # who calls main in a program of their own keeps CRUMB_TASKS_DATA
 
 
 def _one_line(error: Exception) -> str:
