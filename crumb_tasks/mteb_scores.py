@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from crumb_tasks import __version__
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.measures import mteb_key, parse_measure
 from crumb_tasks.mteb_compat import abstention_auc
-from crumb_tasks.scoring import VERSION
 
 if TYPE_CHECKING:
     from crumb_tasks.collection import Collection
@@ -28,19 +28,26 @@ if TYPE_CHECKING:
 STANDARD_CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
 """MTEB's cutoffs of retrieval tasks."""
 
-_STANDARD_KERNELS = ("nDCG", "AP", "R", "P", "RR", "Success")
+_STANDARD = (
+    *(f"{kernel}@{cutoff}" for kernel in ("nDCG", "AP", "R", "P", "RR", "Success") for cutoff in STANDARD_CUTOFFS),
+    "Rprec",
+)
 _ABSTENTION_KERNELS = ("nDCG", "AP", "R", "P", "RR")
 
 
 def measures_of(card: TaskCard) -> list[str]:
     """Return the measures that a result of ``card`` holds: MTEB's standard ones, R-precision, and the card's own."""
-    standard = [f"{kernel}@{cutoff}" for kernel in _STANDARD_KERNELS for cutoff in STANDARD_CUTOFFS]
-    return list(dict.fromkeys([*standard, "Rprec", parse_measure(card.main_measure).name, *card.measures]))
+    return list(dict.fromkeys([*_STANDARD, parse_measure(card.main_measure).name, *card.measures]))
 
 
 def emitted_keys(card: TaskCard) -> frozenset[str]:
     """Return the keys of the measures that a result of ``card`` holds."""
-    return frozenset({mteb_key(parse_measure(measure)) for measure in measures_of(card)} | {"accuracy"})
+    return _standard_keys() | {mteb_key(parse_measure(measure)) for measure in (card.main_measure, *card.measures)}
+
+
+@cache
+def _standard_keys() -> frozenset[str]:
+    return frozenset({"accuracy", *(mteb_key(parse_measure(measure)) for measure in _STANDARD)})
 
 
 def score_dict(
@@ -56,9 +63,13 @@ def score_dict(
         depth: How many documents of each ranking were kept.
         revision: Of the data.
     """
+    from crumb_tasks.scoring import VERSION
+
     values = {mteb_key(measure): _finite(scores.summary.get(measure.name)) for measure in scores.measures}
     main = parse_measure(card.main_measure)
-    if main.name in scores.flagged:  # MTEB needs a main score; the note says what it is worth
+    if (
+        main.name in scores.flagged and main.name in scores.per_query
+    ):  # MTEB needs a main score; the note says what it is worth
         values[mteb_key(main)] = _finite(float(scores.per_query[main.name].mean()))
     values.setdefault("accuracy", values["recall_at_1"])  # MTEB's alias, which readers of multiple-choice tasks take
     values |= {key: _finite(value) for key, value in scores.extras.items()}

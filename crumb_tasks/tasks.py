@@ -222,11 +222,13 @@ class CardTask(AbsTaskRetrieval):
     def _save_task_predictions(
         self, predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str
     ) -> None:
-        """Write the rankings as MTEB does, but whole or not at all, and never under another model's name."""
+        """Write the rankings as MTEB does, but whole or not at all, and never under another model's or setting's name."""
         from crumb_tasks.sources import written_whole
 
         path = self._predictions_path(prediction_folder)
         meta = {"model_name": model.mteb_model_meta.name, "revision": model.mteb_model_meta.revision}
+        if experiment := getattr(model.mteb_model_meta, "experiment_name", None):
+            meta["experiment"] = experiment
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if stored.get("mteb_model_meta") != meta:
             stored = {"mteb_model_meta": meta}

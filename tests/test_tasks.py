@@ -325,6 +325,13 @@ def test_prediction_file_belongs_to_one_model(tmp_path: Path) -> None:
     assert stored["mteb_model_meta"]["model_name"] == "tests/other"
     assert set(stored["default"]) == {"test"}
 
+    experiment = WordEncoder("other")
+    experiment.mteb_model_meta = meta("other", experiment_kwargs={"prompt": "none"})
+    task.evaluate(experiment, "validation", encode_kwargs=dict(QUIET), prediction_folder=tmp_path)
+    stored = json.loads((tmp_path / "Mini_predictions.json").read_text(encoding="utf-8"))
+    assert stored["mteb_model_meta"]["experiment"] == "prompt_none"
+    assert set(stored["default"]) == {"validation"}
+
 
 @pytest.mark.parametrize("is_passages", [False, True])
 def test_predictions_are_re_ranked(root: Path, tmp_path: Path, *, is_passages: bool) -> None:
