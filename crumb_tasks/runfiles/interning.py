@@ -17,8 +17,8 @@ _FEWEST = 2**17
 class Interner:
     """Replaces ids by codes while they arrive.
 
-    Ids wait until hashing the known ones again costs no more than hashing those that wait, so that the whole costs as
-    much as one pass or two, and memory follows the distinct ids and not the text.
+    Ids wait until hashing the known ones again costs half as much as hashing those that wait, so that the whole costs
+    about one pass and a half, and memory follows the distinct ids and not the text.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Interner:
         """Add ids, none of them null."""
         self._waiting.append(ids)
         self._n_waiting += len(ids)
-        if self._n_waiting >= max(_FEWEST, len(self._found)):
+        if self._n_waiting >= max(_FEWEST, 2 * len(self._found)):
             self._encode()
 
     def finish(self) -> tuple[Vocabulary, NDArray[np.int32]]:

@@ -21,6 +21,22 @@ from crumb_tasks.runfiles.compression import RunBytes
 _Id = str | int
 
 
+class _PlainItem(msgspec.Struct, gc=False):
+    id: str
+    score: float
+
+
+class _PlainQuery(msgspec.Struct, gc=False):
+    id: str
+
+
+class _PlainLine(msgspec.Struct, gc=False):
+    """What nearly all lines hold; the general form below costs a third more."""
+
+    query: _PlainQuery
+    items: list[_PlainItem]
+
+
 class _Item(msgspec.Struct, gc=False):
     id: _Id
     score: float
@@ -36,6 +52,7 @@ class _Line(msgspec.Struct, gc=False):
     items: list[_Item]
 
 
+_PASSAGE_KEY = b"passage_id"
 _QUERY_ID = re.compile(rb'"query"\s*:\s*\{\s*"id"\s*:\s*"?([^",}]*)')
 _WANTED = 'expected {"query": {"id": …}, "items": [{"id": …, "score": …}, …]}'
 
@@ -54,6 +71,7 @@ class JsonlReader:
     def __init__(self, source: RunBytes, columns: RunColumns) -> None:
         self._source = source
         self._columns = columns
+        self._decode_plain = msgspec.json.Decoder(_PlainLine).decode
         self._decode = msgspec.json.Decoder(_Line).decode
         self._has_number_ids = False
         self._has_text_ids = False
@@ -66,16 +84,35 @@ class JsonlReader:
             RunFileError: A line is malformed.
         """
         for number, line in self._source.lines():
-            try:
-                parsed = self._decode(line)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError):
-                if line.isspace():
+            if _PASSAGE_KEY not in line:
+                try:
+                    plain = self._decode_plain(line)
+                except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                    pass  # the general form reads it, or says what is wrong
+                else:
+                    self._has_text_ids = True
+                    items = plain.items
+                    self._keep(number, plain.query.id, [item.id for item in items], [item.score for item in items])
                     continue
-                parsed = self._read_slowly(number, line)
-            self._add(number, parsed)
+            if not line.isspace():
+                self._read_general(number, line)
         if self._has_number_ids:
             mixed = " in some places and strings in others" if self._has_text_ids else ""
             self.notes.append(f"ids are numbers{mixed}; they are read as text (7 is '7')")
+
+    def _read_general(self, number: int, line: bytes) -> None:
+        try:
+            parsed = self._decode(line)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            parsed = self._read_slowly(number, line)
+        self._add(number, parsed)
+
+    def _keep(
+        self, number: int, query_id: str, doc_ids: list[str], scores: list[float], passage_ids: list[str] | None = None
+    ) -> None:
+        if not query_id or "" in doc_ids:
+            raise self._source.error("an id is empty; every query and document needs one", number)
+        self._columns.add_ranking(query_id, doc_ids, scores, number, passage_ids)
 
     def _add(self, number: int, line: _Line) -> None:
         items = line.items
@@ -85,9 +122,7 @@ class JsonlReader:
         if n_without not in {0, len(items)}:
             raise self._source.error("only some documents have a passage_id; give it to all or to none", number)
         kept = None if n_without or not items else self._text([passage for passage in passages if passage is not None])
-        if query_id == "" or "" in doc_ids:
-            raise self._source.error("an id is empty; every query and document needs one", number)
-        self._columns.add_ranking(query_id, doc_ids, [item.score for item in items], number, kept)
+        self._keep(number, query_id, doc_ids, [item.score for item in items], kept)
 
     def _text(self, ids: list[_Id]) -> list[str]:
         kinds = set(map(type, ids))
