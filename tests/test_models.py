@@ -21,6 +21,9 @@ from crumb_tasks.errors import UsageError
 from crumb_tasks.local_models import LocalModel, model_meta
 from crumb_tasks.models import Instructions, LazyModel, LoadOptions, conditioned
 from crumb_tasks.models.loading import find_meta, parse_prompts
+from crumb_tasks.running.condition import Condition
+from crumb_tasks.running.plan import Unit
+from crumb_tasks.running.preparing import Preparation
 
 register()
 TEMPLATE = r"Instruct: {instruction}\nQuery: {query}"
@@ -148,6 +151,30 @@ def test_each_query_with_its_own_instruction(make_model: Any, kind: str, conditi
     titled = zip(corpus.column("title").to_pylist(), corpus.column("text").to_pylist(), strict=True)
     passage = "passage: " if kind == "dictionary" else ""
     assert documents == {f"{passage}{f'{title} {text}'.strip()}" for title, text in titled}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_text_that_holds_its_instruction_is_taken_apart(make_model: Any, kind: str, condition: str) -> None:
+    """InstructIR's official text is ``instruction [SEP] query``; conditions get the two apart, `native` the whole."""
+    task = mteb.get_task("InstructIRSample")
+    whole = set(task.collection().queries.column("text").to_pylist())
+    pairs = [tuple(text.split(" [SEP] ")) for text in whole]
+    Preparation(Condition(Instructions.parse(condition))).prepare(Unit(task, {}))
+
+    queries, _ = sent(*make_model(kind), task, condition)
+
+    prefix = "query: " if kind == "dictionary" else ""
+    default = "Instruct: Retrieve text based on user query.\nQuery: "  # MTEB's own, for instruction models
+    expected = {
+        "native": {f"{default if kind == 'template' else prefix}{text}" for text in whole},
+        "none": {
+            f"{'Instruct: ' + chr(10) + 'Query: ' if kind == 'template' else prefix}{query}" for _, query in pairs
+        },
+        "prepended": {f"{prefix}{instruction} {query}" for instruction, query in pairs},
+        TEMPLATE: {f"Instruct: {instruction}\nQuery: {query}" for instruction, query in pairs},
+    }
+    assert queries == expected[condition]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -119,7 +119,7 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str], eval_splits: Seq
                 _refuse_unknown_splits(task, splits)
             found.append(task)
     except KeyError as error:
-        raise UsageError(str(error.args[0]) if error.args else str(error)) from error
+        raise UsageError(str(error.args[0]).removeprefix("KeyError: ") if error.args else str(error)) from error
     return found
 
 
