@@ -25,7 +25,7 @@ _ORDINAL = 0xFFFFFFFF
 _LANES = 8  # booleans in one 64-bit word, a power of two
 _FLOOD = 16  # a tile of which one in so many scores passes is searched for mere ties first
 _ALL_BELOW = np.uint64(0x0101010101010101)
-_CUT_ENTRIES = 1 << 21  # entries that one cut handles at once, 16 MB of keys
+_CUT_ENTRIES = 1 << 17  # entries that a cut handles at once, a megabyte: they stay in the CPU's cache
 
 
 class NaNScoreError(ArithmeticError):
@@ -66,7 +66,8 @@ class Ranked:
 class RunningTopK:
     """The best ``depth`` documents of each query so far.
 
-    Memory: 8 bytes x queries x (depth + max(depth, tile width)).
+    Memory: 8 bytes x queries x (depth + max(depth, tile width)), with MaxP, whose cuts cost more and are made less often,
+    x (depth + 2 max(depth, tile width)).
 
     Args:
         n_queries: Number of queries.
@@ -86,7 +87,7 @@ class RunningTopK:
         self.depth = depth
         self._width = tile[1]
         self._shift = self._width.bit_length() - 1
-        self._capacity = depth + max(depth, self._width)
+        self._capacity = depth + (1 if parent_by_ordinal is None else 2) * max(depth, self._width)
         self._parent_by_ordinal = parent_by_ordinal
         self._keys = np.full((n_queries, self._capacity), EMPTY, dtype=np.int64)
         self._fill = np.zeros(n_queries, dtype=np.int64)
@@ -208,7 +209,10 @@ def best_of_parents(keys: NDArray[np.int64], parent_by_ordinal: NDArray[np.int32
 
 def _turned(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return ``keys`` with their halves exchanged: ordinals above scores, or back."""
-    return (keys << 32) | ((keys >> 32) & _ORDINAL)
+    turned = keys >> 32
+    turned &= _ORDINAL
+    turned |= keys << 32
+    return turned
 
 
 def best_of_pairs(
