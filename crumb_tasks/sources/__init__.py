@@ -115,7 +115,7 @@ class OpenedSource:
         if self.source.sample is not None:
             return _sample_file(self.source.sample, name).is_file()
         if self.root is not None:
-            return (self.root / name).is_file()
+            return (self.root / name).exists()  # a user's corpus may be a folder
         return self._may_be_fetched and path_in_cache(self.source, name) is not None
 
     @property
