@@ -68,6 +68,8 @@ class OpenedSource:
             return f"data root {self.root}"
         if self.source.sample is not None:
             return f"sample {self.source.sample} of this package"
+        if self.source.user is not None or self.source.path is not None:
+            return f"the user's own data, {self.source.hub or self.source.github or self.source.path} in the data root"
         host = "Hub" if self.source.hub else "GitHub"
         return f"{host} {self.source.hub or self.source.github} at {self.source.revision}"
 
