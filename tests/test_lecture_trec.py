@@ -132,11 +132,11 @@ def test_real_topics_equal_an_independent_reading(shared_data: Path, root: Path)
 def test_without_the_corpus_one_line_names_licence_and_place(tmp_path: Path) -> None:
     """It comes first: whoever lacks the licence need not fetch the topics."""
     with pytest.raises(
-        MissingDataError, match="Linguistic Data Consortium licenses.*put them into DIR/TIPSTER"
+        MissingDataError, match=r"Linguistic Data Consortium licenses.*put them into DIR/TIPSTER"
     ) as said:
         load_collection("TREC1AdHocTitle", data_root=tmp_path)
     assert "\n" not in str(said.value)
-    with pytest.raises(MissingDataError, match="ELRA licenses.*put them into DIR/CLEF06fr"):
+    with pytest.raises(MissingDataError, match=r"ELRA licenses.*put them into DIR/CLEF06fr"):
         load_collection("CLEF06French", data_root=tmp_path)
 
 
@@ -151,7 +151,7 @@ def test_files_of_the_disks_are_refused_with_the_remedy(root: Path) -> None:
 def test_another_schema_is_refused_naming_what_was_found(root: Path) -> None:
     """Tags of documents, parts of topics, fields of JSONL."""
     write(root, "TIPSTER/documents/disk2", "<DOC><DOCNO>X1</DOCNO><BODY>words</BODY></DOC>")
-    with pytest.raises(SchemaError, match="no document has one of HEAD.*found the tags DOCNO, BODY"):
+    with pytest.raises(SchemaError, match=r"no document has one of HEAD.*found the tags DOCNO, BODY"):
         load_collection("TREC1AdHocTitle", data_root=root)
     write(root, "TIPSTER/documents/disk2", "<DOC><ID>X1</ID><TEXT>words</TEXT></DOC>")
     with pytest.raises(SchemaError, match="document 1 has no <DOCNO>; found the tags ID, TEXT"):
