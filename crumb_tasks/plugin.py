@@ -178,7 +178,7 @@ def inject_benchmarks(module: ModuleType) -> None:
                 aggregate = aggregates[entry.aggregate] if entry.aggregate else None
                 _refuse_clashing_members(entry.name, entry.tasks or (aggregate.task_names if aggregate else ()))
                 made = benchmark(entry, aggregate, classes)
-                setattr(module, PREFIX + "".join(filter(str.isalnum, entry.name)), made)
+                setattr(module, PREFIX + entry.name, made)
                 registered.benchmarks.append(entry.name)
 
 

@@ -222,7 +222,10 @@ class CardTask(AbsTaskRetrieval):
     def _save_task_predictions(
         self, predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str
     ) -> None:
-        """Write the rankings as MTEB does, but whole or not at all, and never under another model's or setting's name."""
+        """Write the rankings as MTEB does, but whole or not at all, and never under another model's or setting's.
+
+        MTEB's own method keeps the first writer's name over whatever is added.
+        """
         from crumb_tasks.sources import written_whole
 
         path = self._predictions_path(prediction_folder)
