@@ -203,6 +203,7 @@ class Collection:
         nuggets: For diversity measures: per query the sub-topics and their relevant documents, else empty.
         query_labels: Named partitions of the queries, such as ``{"hops": {"q1": "2hop"}}``; results carry the main
             measures of each part as well.
+        in_memory_only: The queries were decoded from an obfuscated release: nothing writes or shows their texts.
         n_empty_texts: Corpus rows whose text was empty and carries the card's placeholder.
         notes: What the loader found and did, one line each, stored with results.
     """
@@ -219,6 +220,7 @@ class Collection:
     exclusions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     nuggets: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
     query_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    in_memory_only: bool = False
     n_empty_texts: int = 0
     notes: tuple[str, ...] = ()
 

@@ -39,7 +39,7 @@ def export(collection: Collection, task: TaskCard, kind: Format, folder: Path) -
         folder: Made when it is missing; files of the same name are replaced.
 
     Raises:
-        UsageError: An unknown format.
+        UsageError: An unknown format, or texts that are decoded in memory only.
         DataError: An id has white space, which TREC's files cannot hold.
     """
     writers: dict[str, Callable[[Collection, TaskCard, Path], list[Path]]] = {
@@ -48,6 +48,8 @@ def export(collection: Collection, task: TaskCard, kind: Format, folder: Path) -
     }
     if kind not in writers:
         raise UsageError(f"unknown export format '{kind}'; there are {' and '.join(writers)}")
+    if collection.in_memory_only:
+        raise UsageError(f"{collection.name} is not exported: its texts are published obfuscated and stay in memory")
     return writers[kind](collection, task, folder)
 
 

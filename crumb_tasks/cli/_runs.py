@@ -258,6 +258,8 @@ def write_output(text: str, output: Path | None) -> None:
 
 
 def query_texts(collection: Collection) -> dict[str, str]:
-    """Return the text of each query."""
+    """Return the text of each query; none where the texts are decoded in memory only."""
+    if collection.in_memory_only:
+        return {}
     ids = collection.queries.column("id").to_pylist()
     return dict(zip(map(str, ids), collection.queries.column("text").to_pylist(), strict=True))
