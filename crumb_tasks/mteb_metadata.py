@@ -12,7 +12,13 @@ from crumb_tasks.measures import mteb_key, parse_measure
 
 
 class CardTaskMetadata(TaskMetadata):
-    """MTEB's task metadata, with descriptive statistics in this package instead of MTEB's folder."""
+    """MTEB's task metadata, with descriptive statistics in this package instead of MTEB's folder.
+
+    Attributes:
+        has_final_texts: The queries' texts are all that a model is to get: nothing goes in front of them.
+    """
+
+    has_final_texts: bool = False
 
     @property
     def descriptive_stat_path(self) -> Path:

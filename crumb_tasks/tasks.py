@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -86,23 +86,29 @@ class CardTask(AbsTaskRetrieval):
             self._collections[wanted] = load_collection(self.card, wanted)
         return self._collections[wanted]
 
-    def take_apart(self, split: str) -> list[str] | None:
-        """Let a split's queries, whose texts hold instruction and query, be queries with an instruction each.
+    def texts_apart(self, split: str, text_of: Callable[[str, str], str] | None = None) -> list[str] | None:
+        """Return other texts for a split's queries, where these hold instruction and query.
 
-        The instructions become MTEB's prompts.
+        Args:
+            split: The split.
+            text_of: Makes the text from instruction and query, for all that a model is to get. Without, it is the
+                query, and the instructions become MTEB's prompts.
 
         Returns:
-            The texts of the queries alone, or ``None`` where the texts are no such.
+            The texts, or ``None`` where the queries hold no instruction.
         """
         collection = self.collection(split)
         table = collection.queries
         if not {"instruction_part", "query_part"} <= set(table.column_names):
             return None
-        texts: list[str] = table.column("query_part").to_pylist()
+        instructions, queries = (table.column(name).to_pylist() for name in ("instruction_part", "query_part"))
+        if text_of is not None:
+            self.metadata = self.metadata.model_copy(update={"has_final_texts": True})
+            return [text_of(*pair) for pair in zip(instructions, queries, strict=True)]
         if "prompt" not in table.column_names:
             table = table.append_column("prompt", table.column("instruction_part"))
             self._collections[split] = replace(collection, queries=table)
-        return texts
+        return list(queries)
 
     def load_data(self, num_proc: int | None = None, *, timer: TimingStack | None = None, **kwargs: Any) -> None:
         """Load the splits that are to be evaluated; errors as `collection`."""

@@ -31,7 +31,7 @@ class Layout:
     """Which upstream fields become which columns.
 
     Attributes:
-        id: Field of the id.
+        id: Field of the id; empty where documents are numbered by their place, from 0.
         text: Field of the text; null counts as empty.
         title: Field of the title, if the format has one; absent and null count as empty.
         parent: Field of a passage's document; where it is null the passage stands for itself.
@@ -54,7 +54,7 @@ class Layout:
         title = () if self.title is None else (Field(self.title, required=False, nullable=True),)
         parent = () if self.parent is None else (Field(self.parent, nullable=True, is_id=True),)
         return (
-            Field(self.id, is_id=True),
+            *((Field(self.id, is_id=True),) if self.id else ()),
             Field(self.text, nullable=True),
             *title,
             *parent,
@@ -138,7 +138,8 @@ class _Batches:
     """Normalised record batches of one file; the counts are complete when the iteration ends."""
 
     def __init__(self, path: Path, layout: Layout, empty_text: str, progress: Progress | None = None) -> None:
-        self._rows = read_rows(path, layout.fields, progress=progress, form=layout.form, header=layout.header)
+        rows = read_rows(path, layout.fields, progress=progress, form=layout.form, header=layout.header)
+        self._rows = rows if layout.id else _numbered(rows)
         self._path = path
         self._layout = layout
         self._empty_text = empty_text
@@ -176,6 +177,11 @@ class _Batches:
             self.n_orphans += parents.count("")
             values["parent"] = [parent or id_ for parent, id_ in zip(parents, values["id"], strict=True)]
         return pa.record_batch([pa.array(values[name], pa.string()) for name in self.names], schema=self.schema)
+
+
+def _numbered(rows: Iterator[tuple[int, Row]]) -> Iterator[tuple[int, Row]]:
+    for place, (number, row) in enumerate(rows):
+        yield number, (str(place), *row)
 
 
 def _kept_path(path: Path, layout: Layout, empty_text: str) -> Path:

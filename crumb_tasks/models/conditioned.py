@@ -109,13 +109,17 @@ class _Conditioned:
         of_task = {task, f"{task}-query", f"{task}-document"}
         return {key: prompt for key, prompt in self._prompts.items() if key not in of_task}
 
+    def _leaves_texts(self, task_metadata: TaskMetadata) -> bool:
+        is_final = getattr(task_metadata, "has_final_texts", False)
+        return is_final or self._instructions.mode not in _IN_THE_TEXT
+
     def _texts(self, texts: Sequence[str], task_metadata: TaskMetadata) -> list[str]:
         instruction = instruction_of(task_metadata, "query")
         return [self._instructions.text(instruction, text) for text in texts]
 
     def _queries(self, queries: Dataset, task_metadata: TaskMetadata) -> Dataset:
         """Return the queries with the condition's texts."""
-        if self._instructions.mode not in _IN_THE_TEXT:
+        if self._leaves_texts(task_metadata):
             return queries
         from datasets import Dataset
 
@@ -129,7 +133,7 @@ class _Conditioned:
 
     def _loader(self, loader: DataLoader[Any], task_metadata: TaskMetadata) -> DataLoader[Any]:
         """Return a loader over the condition's texts, else like ``loader``."""
-        if self._instructions.mode not in _IN_THE_TEXT:
+        if self._leaves_texts(task_metadata):
             return loader
         from torch.utils.data import DataLoader
 

@@ -9,6 +9,7 @@ from typing import Any
 from mteb.abstasks import AbsTaskRetrieval
 
 from crumb_tasks.errors import DataError, UsageError
+from crumb_tasks.models import Instructions
 from crumb_tasks.models.conditioned import instruction_of
 from crumb_tasks.mteb_compat import rank_only
 from crumb_tasks.running.condition import Condition
@@ -42,7 +43,7 @@ class Preparation:
             return {}
         task.convert_v1_dataset_format_to_v2(num_proc=self._num_proc)
         if not condition.instructions.is_native:
-            _take_apart(task)
+            _take_apart(task, condition.instructions)
         if condition.instructions.needs_instruction and not _has_instruction(task):
             raise UsageError(
                 f"{unit.name} has no instruction; under --instructions {condition.instructions.token} it would be run "
@@ -106,12 +107,13 @@ class Preparation:
         return origins
 
 
-def _take_apart(task: Any) -> None:
-    """Where texts hold their own instructions, let the condition have instruction and query."""
+def _take_apart(task: Any, instructions: Instructions) -> None:
+    """Where texts hold their own instructions, make the condition's text of instruction and query."""
     if not isinstance(task, CardTask):
         return
+    text_of = None if instructions.mode == "separate" else instructions.text
     for _, split, part in parts_of(task):
-        if (texts := task.take_apart(split)) is not None:
+        if (texts := task.texts_apart(split, text_of)) is not None:
             part["queries"] = _with_texts(part["queries"], texts)
 
 
@@ -136,7 +138,13 @@ def parts_of(task: Any) -> Iterator[tuple[str, str, Any]]:
 def _has_instruction(task: Any) -> bool:
     if isinstance(task, CardTask):
         tables = [task.collection(split).queries for split in task.eval_splits]
-        if any("prompt" in table.column_names and any(table.column("prompt").to_pylist()) for table in tables):
+        columns = [
+            table.column(name)
+            for table in tables
+            for name in ("prompt", "instruction_part")
+            if name in table.column_names
+        ]
+        if any(any(column.to_pylist()) for column in columns):
             return True
     return bool(instruction_of(task.metadata, "query"))
 
