@@ -109,6 +109,8 @@ class TaskCard(Frozen):
         labels: ``integral`` refuses fractional labels, ``truncate`` cuts and counts them.
         all_zero: A query whose judgements are all zero counts ``zero`` or is left out (``exclude``).
         unjudged: A query without judgements is left out (``exclude``, counted).
+        mean_over: A partition of the queries (the loader's ``query_labels``): a measure is the unweighted mean of its
+            parts' means, as in benchmarks of many data sets; empty: the mean of all queries.
         max_passage: Passages stand for their parent document; the best one counts.
         depth: How many documents of a ranking are kept.
         exclude_self: A document whose id is the query's own is taken out before scoring.
@@ -149,6 +151,7 @@ class TaskCard(Frozen):
     labels: Literal["integral", "truncate"] = "integral"
     all_zero: Literal["zero", "exclude"] = "zero"
     unjudged: Literal["exclude"] = "exclude"
+    mean_over: str = ""
     max_passage: bool = False
     depth: int = Field(default=1000, ge=1)
     exclude_self: bool = False

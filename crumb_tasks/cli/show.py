@@ -120,7 +120,8 @@ def _judgements(task: TaskCard) -> str:
 
 def _aggregation(task: TaskCard) -> str:
     parts = ["MaxP: a document ranks where its best passage does"] if task.max_passage else []
-    parts += ["mean over the judged queries of the collection; one that a run lacks counts 0"]
+    mean = f"mean of each {task.mean_over}'s mean" if task.mean_over else "mean"
+    parts += [f"{mean} over the judged queries of the collection; one that a run lacks counts 0"]
     parts += (
         ["queries are variants of base queries (Robustness@k takes the worst of each group)"] if task.groups else []
     )

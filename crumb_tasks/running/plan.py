@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 State = Literal["cached", "missing", "changed", "broken"]
 _RULES = (
     "loader", "options", "main_measure", "measures", "qrels", "relevant_from", "labels", "all_zero", "max_passage",
-    "exclude_self", "query_text", "prompt", "empty_text", "groups",
+    "exclude_self", "query_text", "prompt", "empty_text", "groups", "mean_over",
 )  # fmt: skip
 """Fields of a card that decide a value; those that a card leaves at their defaults are not recorded."""
 

@@ -17,14 +17,17 @@ from crumb_tasks.collection import Collection
 from crumb_tasks.errors import UsageError
 from crumb_tasks.measures import Measure, delegated, kernels, parse_measure
 from crumb_tasks.measures.kernels import JudgedRanks
+from crumb_tasks.measures.nuggets import coverage, nugget_reciprocal_rank
 from crumb_tasks.runs import Run
-from crumb_tasks.scoring.derived import choice_values, group_values, part_values
+from crumb_tasks.scoring.derived import choice_values, group_values, mean_of, part_index, part_values
 from crumb_tasks.scoring.matching import Rules, match
 from crumb_tasks.scoring.result import Coverage, Scores
 
 __all__ = ["CRUMB_MEASURES", "MTEB_MEASURES", "VERSION", "Coverage", "Scores", "score"]
 
 Floats = NDArray[np.float64]
+
+_OF_NUGGETS: Final = {"Coverage": coverage, "nugget_RR": nugget_reciprocal_rank}
 
 VERSION: Final = 1
 """Raised whenever a run's values change, so that a cached result of the old rules is computed again."""
@@ -50,7 +53,8 @@ def score(
 ) -> Scores:
     """Score a run.
 
-    The mean is over the collection's judged queries; one that the run lacks counts 0. Queries without judgements and,
+    The mean is over the collection's judged queries (or, where the card says so, first over those of a part and then
+    over the parts); one that the run lacks counts 0. Queries without judgements and,
     where the card says so, those whose judgements are all zero are left out and counted.
 
     Args:
@@ -75,7 +79,8 @@ def score(
     matched = match(ranked, collection, rules, max_passage=max_passage, depth=depth)
     per_query = _evaluate(wanted, matched.run, collection, rules)
     flagged = {measure.name: reason for measure in wanted if (reason := _too_deep(measure, matched.coverage))}
-    means = {name: float(values.mean()) for name, values in per_query.items()}
+    parts = part_index(matched.run.query_ids, collection.query_labels, rules.mean_over)
+    means = {name: mean_of(values, parts) for name, values in per_query.items()}
     extras: dict[str, float] = {}
     if collection.groups:
         ranks = JudgedRanks.find(matched.run, collection.graded.select(matched.run.query_ids))
@@ -87,7 +92,7 @@ def score(
         extras |= {name: means[name] for name in ("accuracy", "accuracy_argmax")}
     summary = {measure.name: means[measure.name] for measure in wanted if measure.name not in flagged}
     of_parts = {name: per_query[name] for name in _own_measures(task, wanted) if name in summary and name in per_query}
-    extras |= part_values(of_parts, matched.run.query_ids, collection.query_labels)
+    extras |= part_values(of_parts, matched.run.query_ids, collection.query_labels, parts)
     return Scores(
         task=collection.name,
         split=collection.split,
@@ -141,8 +146,8 @@ def _evaluate(measures: Sequence[Measure], run: Run, collection: Collection, rul
     )
     nuggets = [collection.nuggets.get(query_id, {}) for query_id in run.query_ids] if collection.nuggets else None
     for measure in measures:
-        if measure.kernel == "Coverage" and nuggets is not None and measure.cutoff is not None:
-            values[measure.name] = kernels.coverage(run, nuggets, measure.cutoff)
+        if measure.kernel in _OF_NUGGETS and nuggets is not None and measure.cutoff is not None:
+            values[measure.name] = _OF_NUGGETS[measure.kernel](run, nuggets, measure.cutoff)
     if theirs := [measure for measure in measures if measure.is_delegated]:
         values |= delegated.evaluate(theirs, run, graded, binary, relevant_from=rules.relevant_from, nuggets=nuggets)
     if rules.is_choice or any(measure.needs == "choices" for measure in measures):

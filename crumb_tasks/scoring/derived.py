@@ -122,10 +122,41 @@ def _right_options(
     return np.array(right, dtype=bool)
 
 
+def part_index(
+    query_ids: Sequence[str], query_labels: Mapping[str, Mapping[str, str]], partition: str
+) -> NDArray[np.int64] | None:
+    """Return for each query the number of its part, or ``None`` without a partition.
+
+    Raises:
+        DataError: The collection has no such partition.
+    """
+    if not partition:
+        return None
+    if partition not in query_labels:
+        raise DataError(f"the mean is over '{partition}', a partition of the queries that the collection lacks")
+    return group_index(query_ids, query_labels[partition])
+
+
+def mean_of(values: Floats, parts: NDArray[np.int64] | None) -> float:
+    """Return the mean of ``values``, or the unweighted mean of the means of those parts that occur."""
+    if parts is None:
+        return float(values.mean())
+    return float(group_mean(values, np.unique(parts, return_inverse=True)[1]).mean())
+
+
 def part_values(
-    per_query: Mapping[str, Floats], query_ids: Sequence[str], query_labels: Mapping[str, Mapping[str, str]]
+    per_query: Mapping[str, Floats],
+    query_ids: Sequence[str],
+    query_labels: Mapping[str, Mapping[str, str]],
+    parts: NDArray[np.int64] | None = None,
 ) -> dict[str, float]:
     """Return ``<key>_<part>`` for each measure and ``n_queries_<part>``, for each part that has queries.
+
+    Args:
+        per_query: Values by measure.
+        query_ids: Their queries.
+        query_labels: The partitions.
+        parts: As in `mean_of`: a part's value is the mean over those of these parts that it holds.
 
     Raises:
         DataError: Two partitions have a part of the same name.
@@ -140,5 +171,6 @@ def part_values(
             chosen = labels == label
             values[f"n_queries_{part}"] = float(chosen.sum())
             for name, of_query in per_query.items():
-                values[f"{mteb_key(parse_measure(name))}_{part}"] = float(of_query[chosen].mean())
+                inside = None if parts is None else parts[chosen]
+                values[f"{mteb_key(parse_measure(name))}_{part}"] = mean_of(of_query[chosen], inside)
     return values

@@ -32,6 +32,7 @@ class Rules:
     max_passage: bool = False
     exclude_self: bool = False
     is_choice: bool = False
+    mean_over: str = ""
 
     @classmethod
     def of(cls, task: TaskCard | None) -> Self:
@@ -45,6 +46,7 @@ class Rules:
             max_passage=task.max_passage,
             exclude_self=task.exclude_self,
             is_choice=task.kind == "choice",
+            mean_over=task.mean_over,
         )
 
 
