@@ -80,13 +80,18 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
         split=split,
         corpus=corpus.table,
         queries=table.table,
-        qrels={"graded": _read_judgements(paths[options.qrels])},
+        qrels={"graded": read_judgements(paths[options.qrels])},
         n_empty_texts=corpus.n_empty,
         notes=notes,
     )
 
 
-def _read_judgements(path: Path) -> Qrels:
+def read_judgements(path: Path) -> Qrels:
+    """Return the judgements of a file in TREC's four columns.
+
+    Raises:
+        DataError: It holds something else.
+    """
     try:
         return read_qrels(path)
     except RunFileError as error:
