@@ -60,6 +60,7 @@ class Generated:
             self.folder.mkdir(parents=True, exist_ok=True)
             _write_corpus(self.folder / "corpus.arrow", self.size)
             _write_vectors(self.folder / "vectors.npy", self.size)
+            _write_parents(self.folder / "parents.arrow", self.size)
             (self.folder / "complete").touch()
         return self
 
@@ -71,13 +72,9 @@ class Generated:
         """Return the memory-mapped vectors."""
         return np.load(self.folder / "vectors.npy", mmap_mode="c")
 
-    def parents(self) -> pa.Array:
-        """Return the document of each passage; the passages of a document stand together."""
-        rng = np.random.default_rng(2)
-        counts = np.clip(rng.lognormal(1.15, 1.15, self.size // 2 + 1).astype(np.int64), 1, 352)
-        owner = np.repeat(np.arange(len(counts)), counts)[: self.size]
-        names = np.random.default_rng(3).permutation(len(counts))[owner]
-        return pc.binary_join_element_wise("doc", pa.array(names).cast(pa.string()), "")
+    def parents(self) -> pa.ChunkedArray:
+        """Return the document of each passage, memory-mapped; the passages of a document stand together."""
+        return Dataset.from_file(str(self.folder / "parents.arrow")).data.column("parent")
 
 
 def queries(n_queries: int = N_QUERIES) -> Dataset:
@@ -167,6 +164,16 @@ def _write_corpus(path: Path, size: int) -> None:
             title = pc.binary_join_element_wise("Title", pa.array(names[rows]).cast(pa.string()), " ")
             identifier = pc.binary_join_element_wise("d", number, "")
             writer.write_batch(pa.record_batch([identifier, title, text], schema=schema))
+
+
+def _write_parents(path: Path, size: int) -> None:
+    rng = np.random.default_rng(2)
+    counts = np.clip(rng.lognormal(1.15, 1.15, size // 2 + 1).astype(np.int64), 1, 352)
+    owner = np.repeat(np.arange(len(counts)), counts)[:size]
+    names = rng.permutation(len(counts))[owner]
+    table = pa.table({"parent": pc.binary_join_element_wise("doc", pa.array(names).cast(pa.string()), "")})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=_ROWS)
 
 
 def _write_vectors(path: Path, size: int) -> None:

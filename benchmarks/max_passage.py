@@ -24,7 +24,7 @@ from crumb_tasks.runs import Run
 from crumb_tasks.search import search_encoder
 
 
-def search(vectors: Any, corpus: Dataset, parents: pa.Array | None, depth: int = DEPTH) -> Run:
+def search(vectors: Any, corpus: Dataset, parents: pa.ChunkedArray | None, depth: int = DEPTH) -> Run:
     """Search with ready vectors."""
     return search_encoder(
         ReadyEncoder(vectors),
@@ -37,7 +37,7 @@ def search(vectors: Any, corpus: Dataset, parents: pa.Array | None, depth: int =
     )
 
 
-def n_lost(exact: Run, vectors: Any, corpus: Dataset, parents: pa.Array) -> float:
+def n_lost(exact: Run, vectors: Any, corpus: Dataset, parents: pa.ChunkedArray) -> float:
     """Return how many documents a query loses on average when MaxP is taken of its first 2,000 passages."""
     passages = search(vectors, corpus, None, 2 * DEPTH)
     truncated = max_passage(passages, pa.array(corpus["id"][:]), parents).truncate(DEPTH)
@@ -55,7 +55,7 @@ def measure(generated: Generated, repeat: int) -> None:
         "MaxP": lambda: search(vectors, corpus, parents),
         "MaxP, shuffled": lambda: search(vectors, corpus, shuffled),
     }
-    counts = np.unique(parents.dictionary_encode().indices.to_numpy(), return_counts=True)[1]
+    counts = parents.value_counts().field("counts").to_numpy()
     exact = search(vectors, corpus, parents)
     spread = f"mean {counts.mean():.1f}, 99 % {np.quantile(counts, 0.99):.0f}, max {counts.max()}"
     print(f"{len(counts):,} documents; passages of each: {spread}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from datasets import Dataset, disable_progress_bars
 from generated import DEPTH, DIMENSION, N_QUERIES, TOLD, Generated, ReadyBlocks, ReadyEncoder, queries, query_vectors
@@ -47,13 +48,16 @@ def product_and_topk(vectors: torch.Tensor) -> None:
         where = where.gather(1, at)
 
 
-def ours(vectors: Any, corpus: Dataset, *, loading: bool, sorts: bool = True) -> Run:
+def ours(
+    vectors: Any, corpus: Dataset, *, loading: bool, sorts: bool = True, parents: pa.ChunkedArray | None = None
+) -> Run:
     """Search with this package."""
     return search_encoder(
         ReadyEncoder(vectors, sorts=sorts),
         corpus=corpus,
         queries=queries(),
         depth=DEPTH,
+        parents=parents,
         store=None if loading else ReadyBlocks(vectors),
         **TOLD,
     )

@@ -24,6 +24,7 @@ from crumb_tasks.search.identity import layers
 
 CORPUS_COLUMNS = ("id", "title", "text")
 QUERY_COLUMNS = ("id", "text")
+_UNREAD = object()
 
 
 def joined_documents(table: pa.Table) -> pa.Table:
@@ -88,11 +89,11 @@ class ColumnBatch(MutableMapping[str, Any]):
     def __init__(self, dataset: ColumnDataset, start: int, stop: int) -> None:
         self._dataset = dataset
         self._start, self._stop = start, stop
-        self._value_by_key: dict[str, Any] = dict.fromkeys(dataset.names, self)  # itself: not read yet
+        self._value_by_key: dict[str, Any] = dict.fromkeys(dataset.names, _UNREAD)
 
     def __getitem__(self, key: str) -> Any:
         value = self._value_by_key[key]
-        if value is self:
+        if value is _UNREAD:
             value = self._value_by_key[key] = self._dataset.values(key)[self._start : self._stop]
         return value
 

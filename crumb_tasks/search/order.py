@@ -19,6 +19,7 @@ from crumb_tasks.errors import RunError
 from crumb_tasks.runs import Vocabulary
 
 _WORD = 8  # bytes that one integer comparison covers
+_PIECE = 1 << 16  # ids that are turned into integers at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +116,7 @@ def _sorted_rows(ids: pa.Array) -> NDArray[np.int32]:
     words = _words(ids)
     if words is not None:
         order = np.argsort(words)
-        words = words[order]
+        words.sort()
         if (words[1:] != words[:-1]).all():
             return order.astype(np.int32)
     order = pc.sort_indices(ids).to_numpy()
@@ -134,14 +135,17 @@ def _words(ids: pa.Array) -> NDArray[np.uint64] | None:
     ends = pc.min_max(ids)
     low, high = (ends[side].as_py().encode() for side in ("min", "max"))
     prefix = next((at for at, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))
-    offsets = np.frombuffer(ids.buffers()[1], dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1].astype(np.int64)
-    lengths = np.diff(offsets) - prefix
-    if lengths.max() > _WORD:
+    offsets = np.frombuffer(ids.buffers()[1], dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    if int(np.diff(offsets).max()) - prefix > _WORD:
         return None
     data = np.frombuffer(ids.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
     padded = np.concatenate([data, np.zeros(_WORD, dtype=np.uint8)])
     at_every_byte = np.ndarray(shape=(len(data) + 1,), dtype=">u8", buffer=padded, strides=(1,))
-    words = at_every_byte[offsets[:-1] - offsets[0] + prefix].astype(np.uint64)
-    unused = (8 * (_WORD - lengths)).astype(np.uint64)
-    shifted = np.where(lengths > 0, (words >> np.minimum(unused, 63)) << np.minimum(unused, 63), 0)
-    return np.asarray(shifted, dtype=np.uint64)
+    words = np.empty(len(ids), dtype=np.uint64)
+    for first in range(0, len(ids), _PIECE):
+        piece = offsets[first : first + _PIECE + 1].astype(np.int64) - offsets[0]
+        lengths = np.diff(piece) - prefix
+        unused = np.minimum(8 * (_WORD - lengths), 63).astype(np.uint64)
+        found = at_every_byte[piece[:-1] + prefix].astype(np.uint64)
+        words[first : first + _PIECE] = np.where(lengths > 0, (found >> unused) << unused, 0)
+    return words

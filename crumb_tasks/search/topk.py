@@ -66,8 +66,8 @@ class Ranked:
 class RunningTopK:
     """The best ``depth`` documents of each query so far.
 
-    Memory: 8 bytes x queries x (depth + max(depth, tile width)), with MaxP, whose cuts cost more and are made less often,
-    x (depth + 2 max(depth, tile width)).
+    Memory: 8 bytes x queries x (depth + max(depth, tile width)). With MaxP, whose cuts cost more and come less often, it is
+    8 bytes x queries x (depth + 2 max(depth, tile width)).
 
     Args:
         n_queries: Number of queries.
