@@ -144,12 +144,12 @@ def test_install_reaches_mteb_and_uninstall_leaves_nothing(
     assert environment.run(SHOW).stdout == "NFCorpus\n"
 
 
-def test_wheel_holds_cards_and_samples(wheel: Path) -> None:
+def test_wheel_holds_cards_and_samples(wheel: Path, checkout: Path) -> None:
     """A card or sample file that stands in the checkout stands in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    cards = {f"crumb_tasks/task_metadata/{path.name}" for path in (ROOT / "task_metadata").glob("*.toml")}
-    files = [path.relative_to(ROOT) for path in (ROOT / "crumb_tasks").rglob("*") if path.is_file()]
+    cards = {f"crumb_tasks/task_metadata/{path.name}" for path in (checkout / "task_metadata").glob("*.toml")}
+    files = [path.relative_to(checkout) for path in (checkout / "crumb_tasks").rglob("*") if path.is_file()]
     package = {
         str(file) for file in files if not [part for part in file.parts if part[0] == "." or part == "__pycache__"]
     }
