@@ -142,16 +142,16 @@ def test_other_columns_are_named(tmp_path: Path) -> None:
     """A schema that was never seen fails saying what it is instead."""
     write(tmp_path, [question(1, (["c0"], []))], 2)
     pq.write_table(pa.Table.from_pylist([{"query_id": "1", "title": "t"}]), tmp_path / QUERIES)
-    with pytest.raises(SchemaError, match="no column 'query_title', 'query_text', 'nuggets'; found query_id, title"):
+    with pytest.raises(SchemaError, match=r"missing required field `query_title`.*query_id \(string\), title \(string"):
         load_collection(TASK, data_root=tmp_path)
 
     rows = [question(1) | {"nuggets": [{"_id": "a", "docs": ["c0"]}]}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / QUERIES)
-    with pytest.raises(SchemaError, match="no field 'relevant_corpus_ids', 'non_relevant_corpus_ids'; found _id, docs"):
+    with pytest.raises(SchemaError, match=r"`relevant_corpus_ids` - at `\$.nuggets\[0\]`; found .*docs: list"):
         load_collection(TASK, data_root=tmp_path)
 
     pq.write_table(pa.Table.from_pylist([question(1) | {"nuggets": "none"}]), tmp_path / QUERIES)
-    with pytest.raises(SchemaError, match="column 'nuggets' is string, not a list of nuggets"):
+    with pytest.raises(SchemaError, match=r"got `str` - at `\$.nuggets`; found .*nuggets \(string\)"):
         load_collection(TASK, data_root=tmp_path)
 
 

@@ -20,7 +20,8 @@ from tiny import Grades, RunDict, judgements, rankings
 from crumb_tasks.collection import Qrels
 from crumb_tasks.errors import MissingExtraError, UsageError
 from crumb_tasks.measures import delegated, mteb_key, notation, parse_measure
-from crumb_tasks.measures.kernels import JudgedRanks, coverage, evaluate
+from crumb_tasks.measures.kernels import JudgedRanks, evaluate
+from crumb_tasks.measures.nuggets import coverage, nugget_reciprocal_rank
 from crumb_tasks.runs import Run
 
 CUTOFFS = (1, 2, 3, 5, 10, 1000)
@@ -84,6 +85,7 @@ def in_order(*documents: str) -> dict[str, float]:
         ("Judged@10", "Judged@10", "judged_at_10"),
         ("all_recall@5", "all_recall@5", "all_recall_at_5"),
         ("Coverage@20", "Coverage@20", "coverage_at_20"),
+        ("nugget_RR@10", "nugget_RR@10", "nugget_rr_at_10"),
         ("Robustness@10", "Robustness@10", "robustness_at_10"),
         ("accuracy", "accuracy", "accuracy"),
         ("alpha_nDCG@10", "alpha_nDCG@10", "alpha_ndcg_at_10"),
@@ -158,7 +160,7 @@ def test_the_notation_is_that_of_ir_measures() -> None:
     theirs: dict[str, set[str]] = {}
     for alias, measure in ir_measures.measures.registry.items():
         theirs.setdefault(measure.NAME, set()).add(alias)
-    ours = {"all_recall", "Coverage", "Robustness", "accuracy", "accuracy_argmax"}
+    ours = {"all_recall", "Coverage", "nugget_RR", "Robustness", "accuracy", "accuracy_argmax"}
 
     assert set(theirs) - counts == set(notation._SPECS) - ours
     for name, aliases in theirs.items():
@@ -386,6 +388,31 @@ def test_coverage_counts_nuggets_not_documents() -> None:
 
     assert coverage(run, nuggets, 2).tolist() == [pytest.approx(1 / 3), 0.0]
     assert coverage(run, nuggets, 3).tolist() == [pytest.approx(2 / 3), 0.0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    ranking=st.permutations("abcdefgh").map(lambda order: order[:6]),
+    supports=st.lists(st.sets(st.sampled_from("abcdefghxy")), max_size=7),
+    cutoff=st.integers(1, 8),
+)
+def test_nugget_rr_adds_what_each_rank_newly_supports(
+    ranking: list[str], supports: list[set[str]], cutoff: int
+) -> None:
+    """Rank by rank, as MultiHop-RAG counts its MAP@10: new facts / rank, over the facts or the cutoff."""
+    run = Run.from_dict({"q": in_order(*ranking), "empty": {}})
+    nuggets = {str(at): support for at, support in enumerate(supports)}
+    found: set[str] = set()
+    total = 0.0
+    for rank, document in enumerate(ranking[:cutoff], start=1):
+        new = {name for name, support in nuggets.items() if document in support} - found
+        found |= new
+        total += len(new) / rank
+
+    value, of_empty = nugget_reciprocal_rank(run, [nuggets, {"0": {"a"}}], cutoff)
+
+    assert value == pytest.approx(total / min(len(supports), cutoff) if supports else 0.0)
+    assert of_empty == 0.0
 
 
 def test_gain_looks_at_graded_labels_and_recall_at_binary_ones() -> None:

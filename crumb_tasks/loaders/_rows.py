@@ -97,6 +97,43 @@ def read_jsonl(
             raise DataError(f"{path}:{number}: not a JSON object in UTF-8 ({error})") from error
 
 
+def read_structs(path: Path, row_type: type[RowType]) -> Iterator[tuple[int, RowType]]:
+    """Yield ``(number, row)`` of a JSONL, JSON (one list) or Parquet file whose fields are nested, as ``row_type``.
+
+    Args:
+        path: The file.
+        row_type: A `msgspec.Struct`; of a Parquet file only its columns are read.
+
+    Raises:
+        SchemaError: A field is missing or has another type; the message names what was found.
+        DataError: The file is broken.
+    """
+    if path.suffix == ".parquet":
+        yield from _structs_of_parquet(path, row_type)
+    elif path.suffix == ".json":
+        yield from enumerate(_decoded_list(path, row_type), start=1)
+    else:
+        yield from read_jsonl(path, row_type)
+
+
+def _structs_of_parquet(path: Path, row_type: type[RowType]) -> Iterator[tuple[int, RowType]]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        found = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        declared = {field.encode_name for field in msgspec.structs.fields(cast(type[msgspec.Struct], row_type))}
+        wanted = [name for name in schema.names if name in declared]
+        number = 0
+        for batch in file.iter_batches(batch_size=1 << 12, columns=wanted):
+            for row in batch.to_pylist():
+                number += 1
+                try:
+                    yield number, msgspec.convert(row, row_type)
+                except msgspec.ValidationError as error:
+                    raise SchemaError(f"{path}: row {number}: {error}; found the columns {found}") from error
+
+
 def read_xlsx(path: Path, sheet: str, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
     """Yield ``(row number, values)`` for the rows of one sheet, as text; an empty cell is an empty string.
 
@@ -255,18 +292,30 @@ def _read_parquet(path: Path, fields: Sequence[Field], progress: Progress | None
 
 def _read_json(path: Path, fields: Sequence[Field], progress: Progress | None) -> Iterator[tuple[int, Row]]:
     take = _taker(fields)
+    for number, row in enumerate(_decoded_list(path, _struct(fields)), start=1):
+        yield number, take(row)
+    if progress is not None:
+        progress(path.stat().st_size)
+
+
+def _decoded_list(path: Path, row_type: type[RowType]) -> list[RowType]:
     with open_bytes(path) as file:
         content = file.read().removeprefix(_BOM)
     try:
-        rows = msgspec.json.decode(content, type=list[_struct(fields)])  # type: ignore[misc]
+        return msgspec.json.decode(content, type=list[row_type])  # type: ignore[valid-type]
     except msgspec.ValidationError as error:
-        raise SchemaError(f"{path}: {error}") from error
-    except msgspec.DecodeError as error:
+        raise SchemaError(f"{path}: {error}; {_found_in_list(content)}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a JSON list in UTF-8 ({error})") from error
-    for number, row in enumerate(rows, start=1):
-        yield number, take(row)
-    if progress is not None:
-        progress(len(content))
+
+
+def _found_in_list(content: bytes) -> str:
+    """Return what the first row of a JSON list holds."""
+    rows = json.loads(content)
+    if not isinstance(rows, list):
+        return f"found a {type(rows).__name__}, not a list"
+    first = rows[0] if rows else None
+    return f"found {_listed(first)}" if isinstance(first, dict) else f"found a list of {type(first).__name__}"
 
 
 def _not_null(path: Path, number: int, row: Sequence[str | None], fields: Sequence[Field]) -> Row:

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import msgspec
 
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.collection import Collection, Qrels
-from crumb_tasks.errors import DataError, SchemaError
+from crumb_tasks.errors import DataError
 from crumb_tasks.loaders._options import LoaderOptions, read_options
+from crumb_tasks.loaders._rows import read_structs
 from crumb_tasks.loaders._tables import Layout, read_corpus, text_table
 from crumb_tasks.sources import OpenedSource
-
-_QUERY_FIELDS = ("query_id", "query_title", "query_text", "nuggets")
-_NUGGET_FIELDS = ("_id", "relevant_corpus_ids", "non_relevant_corpus_ids")
 
 
 class Options(LoaderOptions):
@@ -75,36 +72,29 @@ Nuggets = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 """Nugget → the chunks that support it, and those judged not to."""
 
 
+class _Nugget(msgspec.Struct, rename={"id": "_id"}):
+    id: str | int
+    relevant_corpus_ids: list[str] | None
+    non_relevant_corpus_ids: list[str] | None
+
+
+class _Question(msgspec.Struct):
+    query_id: str | int
+    query_title: str | None
+    query_text: str | None
+    nuggets: list[_Nugget] | None
+
+
 def _read_queries(path: Path) -> Iterator[tuple[str, str, Nuggets]]:
     """Yield id, text (title, a space, the question) and nuggets, as FreshStack's own loader makes them."""
-    with pq.ParquetFile(path) as file:
-        _check_schema(path, file.schema_arrow)
-        rows = file.read(columns=list(_QUERY_FIELDS)).to_pylist()
-    for number, row in enumerate(rows, start=1):
-        text = f"{row['query_title'] or ''} {row['query_text'] or ''}"
-        yield str(row["query_id"]), text, _nuggets(path, number, row["nuggets"] or [])
-
-
-def _check_schema(path: Path, schema: pa.Schema) -> None:
-    if missing := [name for name in _QUERY_FIELDS if name not in schema.names]:
-        raise SchemaError(f"{path}: no column {', '.join(map(repr, missing))}; found {', '.join(schema.names)}")
-    nuggets = schema.field("nuggets").type
-    is_list = pa.types.is_list(nuggets) or pa.types.is_large_list(nuggets)
-    if not is_list or not pa.types.is_struct(nuggets.value_type):
-        raise SchemaError(f"{path}: column 'nuggets' is {nuggets}, not a list of nuggets")
-    found = [field.name for field in nuggets.value_type]
-    if missing := [name for name in _NUGGET_FIELDS if name not in found]:
-        raise SchemaError(f"{path}: nuggets have no field {', '.join(map(repr, missing))}; found {', '.join(found)}")
-
-
-def _nuggets(path: Path, number: int, rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[list[str], list[str]]]:
-    nuggets: dict[str, tuple[list[str], list[str]]] = {}
-    for row in rows:
-        if (name := str(row["_id"])) in nuggets:
-            raise DataError(f"{path}: row {number}: the nugget '{name}' stands there twice")
-        supporting, others = (list(map(str, row[field] or ())) for field in _NUGGET_FIELDS[1:])
-        nuggets[name] = (supporting, others)
-    return nuggets
+    for number, row in read_structs(path, _Question):
+        nuggets = {
+            str(nugget.id): (nugget.relevant_corpus_ids or [], nugget.non_relevant_corpus_ids or [])
+            for nugget in row.nuggets or []
+        }
+        if len(nuggets) < len(row.nuggets or []):
+            raise DataError(f"{path}: row {number}: two nuggets of question '{row.query_id}' have one id")
+        yield str(row.query_id), f"{row.query_title or ''} {row.query_text or ''}", nuggets
 
 
 def _grades(nuggets: Nuggets) -> dict[str, int]:

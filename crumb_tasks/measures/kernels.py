@@ -11,7 +11,7 @@ has the value 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Self
@@ -171,27 +171,7 @@ def ndcg(ranks: JudgedRanks, cutoff: int | None, *, exponential: bool = False) -
     ideal = _discounted(
         ranks, ranks.judged_query, ranks.judged_rank, ranks.judged_grade, cutoff, exponential=exponential
     )
-    return _ratio(gained, ideal)
-
-
-def coverage(run: Run, nuggets: Sequence[Mapping[str, Iterable[str]]], cutoff: int) -> Floats:
-    """Return the share of each query's nuggets that its first ``cutoff`` documents support (FreshStack, Coverage@k).
-
-    Args:
-        run: Rankings.
-        nuggets: For each query of ``run`` its nuggets and the documents that support them.
-        cutoff: Ranks that are looked at.
-    """
-    owners = np.repeat(np.arange(len(run), dtype=np.int64), [len(of_query) for of_query in nuggets])
-    supports = [tuple(documents) for of_query in nuggets for documents in of_query.values()]
-    nugget = np.repeat(np.arange(len(supports), dtype=np.int64), [len(documents) for documents in supports])
-    codes = run.documents.find([document for documents in supports for document in documents])
-    width = max(len(run.documents), 1)
-    top = run.truncate(cutoff)
-    retrieved = np.isin(owners[nugget] * width + codes, top.row_queries * width + top.codes) & (codes >= 0)
-    covered = np.bincount(nugget[retrieved], minlength=len(supports)) > 0
-    n_covered = np.bincount(owners[covered], minlength=len(run)).astype(np.float64)
-    return _ratio(n_covered, np.bincount(owners, minlength=len(run)).astype(np.float64))
+    return ratio(gained, ideal)
 
 
 def _precision(relevant: _Relevant, cutoff: int | None) -> Floats:
@@ -199,7 +179,7 @@ def _precision(relevant: _Relevant, cutoff: int | None) -> Floats:
 
 
 def _recall(relevant: _Relevant, cutoff: int | None) -> Floats:
-    return _ratio(relevant.retrieved(cutoff), relevant.n_relevant)
+    return ratio(relevant.retrieved(cutoff), relevant.n_relevant)
 
 
 def _all_recall(relevant: _Relevant, cutoff: int | None) -> Floats:
@@ -223,13 +203,13 @@ def _reciprocal_rank(relevant: _Relevant, cutoff: int | None) -> Floats:
 def _average_precision(relevant: _Relevant, cutoff: int | None) -> Floats:
     within = relevant.rank <= (cutoff or np.iinfo(np.int64).max)
     precision = relevant.position[within] / relevant.rank[within]
-    return _ratio(relevant.ranks.total(relevant.query[within], precision), relevant.n_relevant)
+    return ratio(relevant.ranks.total(relevant.query[within], precision), relevant.n_relevant)
 
 
 def _r_precision(relevant: _Relevant, cutoff: int | None) -> Floats:
     del cutoff
     within = relevant.rank <= relevant.n_relevant[relevant.query]
-    return _ratio(relevant.ranks.count(relevant.query[within]), relevant.n_relevant)
+    return ratio(relevant.ranks.count(relevant.query[within]), relevant.n_relevant)
 
 
 _BINARY_KERNELS: Final[Mapping[str, Callable[[_Relevant, int | None], Floats]]] = {
@@ -246,9 +226,7 @@ _BINARY_KERNELS: Final[Mapping[str, Callable[[_Relevant, int | None], Floats]]] 
 def _judged(ranks: JudgedRanks, cutoff: int | None) -> Floats:
     """Share of the first k that have a judgement; a shorter ranking is divided by its length, as in ir_measures."""
     depth = ranks.n_retrieved if cutoff is None else np.minimum(ranks.n_retrieved, cutoff)
-    return _ratio(
-        ranks.count(ranks.query if cutoff is None else ranks.query[ranks.rank <= cutoff]), depth.astype(float)
-    )
+    return ratio(ranks.count(ranks.query if cutoff is None else ranks.query[ranks.rank <= cutoff]), depth.astype(float))
 
 
 def _discounted(
@@ -267,7 +245,8 @@ def _discounted(
     return ranks.total(query[counts], gain / np.log2(rank[counts] + 1.0))
 
 
-def _ratio(part: Floats, whole: Floats) -> Floats:
+def ratio(part: Floats, whole: Floats) -> Floats:
+    """Return ``part / whole``, 0 where ``whole`` is."""
     return np.asarray(np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0), dtype=np.float64)
 
 

@@ -2,8 +2,9 @@
 
 Names are read here and not by ir_measures, because its parser needs the package (an optional dependency) and uses
 nodes of ``ast`` that Python 3.14 no longer has. A test holds the table below against ir_measures' own registry. To its
-names come five of ours: ``all_recall@k`` (ToolRet's completeness: everything relevant was found), ``Coverage@k``
-(FreshStack: share of a query's nuggets that the first k documents support), ``Robustness@k`` (InstructIR: the worst
+names come six of ours: ``all_recall@k`` (ToolRet's completeness: everything relevant was found), ``Coverage@k``
+(FreshStack: share of a query's nuggets that the first k documents support), ``nugget_RR@k`` (MultiHop-RAG: mean
+reciprocal rank of the first support of each nugget), ``Robustness@k`` (InstructIR: the worst
 nDCG@k among the variants of a query), ``accuracy`` and ``accuracy_argmax`` (RAR-b's multiple choice).
 """
 
@@ -60,6 +61,7 @@ _SPECS: Final[dict[str, _Spec]] = {
     "Judged": _Spec("optional", {}, "graded", "own"),
     "all_recall": _Spec("required", _REL, "binary", "own"),
     "Coverage": _Spec("required", {}, "binary", "own", "nuggets"),
+    "nugget_RR": _Spec("required", {}, "binary", "own", "nuggets"),
     "Robustness": _Spec("required", {}, "graded", "own", "groups"),
     "accuracy": _Spec("none", {}, "binary", "own", "choices"),
     "accuracy_argmax": _Spec("none", {}, "binary", "own", "choices"),
