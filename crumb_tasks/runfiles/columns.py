@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from crumb_tasks.errors import RunFileError
@@ -23,6 +24,7 @@ from crumb_tasks.runs import Run
 Repeats = Literal["refuse", "best"]
 _BATCH_ROWS = 2**13
 _MOST_ROWS = 2**31 - 1
+_EMPTY_ID = "an id is empty; every query and document needs one"
 
 
 class RunColumns:
@@ -124,9 +126,9 @@ class RunColumns:
             ranks: The file's own ranks, only to compare them with the scores; once ``None``, they are no longer kept.
 
         Raises:
-            RunFileError: A score is NaN, or only some rows have a passage.
+            RunFileError: An id is empty, a score is NaN, or only some rows have a passage.
         """
-        self._refuse_nan(queries, doc_ids, scores, lines, int(row_lines))
+        self._refuse_rows(queries, doc_ids, scores, lines, int(row_lines))
         if len(doc_ids) and (passage_ids is None) != (self._passages is None):
             if self._n_rows or passage_ids is None:
                 raise self._source.error(
@@ -200,7 +202,7 @@ class RunColumns:
             return None
         return np.argsort(np.repeat(blocks, np.asarray(self._block_rows, dtype=np.int64)), kind="stable")
 
-    def _refuse_nan(
+    def _refuse_rows(
         self,
         queries: Sequence[tuple[str, int]],
         doc_ids: pa.Array,
@@ -208,16 +210,24 @@ class RunColumns:
         lines: Sequence[int],
         step: int,
     ) -> None:
-        bad = np.isnan(scores)
-        if not bad.any():
+        """Refuse a row without an id or a number, naming its line."""
+        for at, (query_id, _) in enumerate(queries):
+            if not query_id:
+                raise self._source.error(_EMPTY_ID, lines[at] if len(lines) else None)
+        empty = pc.equal(pc.binary_length(doc_ids), 0).to_numpy(zero_copy_only=False)
+        bad = np.flatnonzero(np.isnan(scores) | empty.astype(bool))
+        if not bad.size:
             return
-        row = int(np.flatnonzero(bad)[0])
+        row = int(bad[0])
         ends = np.cumsum([n_rows for _, n_rows in queries])
         at = int(np.searchsorted(ends, row, side="right"))
         first = int(ends[at]) - queries[at][1]
+        line = lines[at] + step * (row - first) if len(lines) else None
+        if empty[row]:
+            raise self._source.error(_EMPTY_ID, line)
         raise self._source.error(
             f"query '{queries[at][0]}': the score of document '{doc_ids[row]}' is NaN; every document needs a number",
-            lines[at] + step * (row - first) if len(lines) else None,
+            line,
         )
 
     def _repeated(

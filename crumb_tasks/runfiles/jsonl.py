@@ -92,7 +92,8 @@ class JsonlReader:
                 else:
                     self._has_text_ids = True
                     items = plain.items
-                    self._keep(number, plain.query.id, [item.id for item in items], [item.score for item in items])
+                    doc_ids = [item.id for item in items]
+                    self._columns.add_ranking(plain.query.id, doc_ids, [item.score for item in items], number)
                     continue
             if not line.isspace():
                 self._read_general(number, line)
@@ -107,13 +108,6 @@ class JsonlReader:
             parsed = self._read_slowly(number, line)
         self._add(number, parsed)
 
-    def _keep(
-        self, number: int, query_id: str, doc_ids: list[str], scores: list[float], passage_ids: list[str] | None = None
-    ) -> None:
-        if not query_id or "" in doc_ids:
-            raise self._source.error("an id is empty; every query and document needs one", number)
-        self._columns.add_ranking(query_id, doc_ids, scores, number, passage_ids)
-
     def _add(self, number: int, line: _Line) -> None:
         items = line.items
         query_id, *doc_ids = self._text([line.query.id, *[item.id for item in items]])
@@ -122,7 +116,7 @@ class JsonlReader:
         if n_without not in {0, len(items)}:
             raise self._source.error("only some documents have a passage_id; give it to all or to none", number)
         kept = None if n_without or not items else self._text([passage for passage in passages if passage is not None])
-        self._keep(number, query_id, doc_ids, [item.score for item in items], kept)
+        self._columns.add_ranking(query_id, doc_ids, [item.score for item in items], number, kept)
 
     def _text(self, ids: list[_Id]) -> list[str]:
         kinds = set(map(type, ids))

@@ -164,8 +164,6 @@ class NestedReader:
     def _ranking(self, path: tuple[str, ...], ids: list[str], scores: list[float], line: int) -> None:
         if self._depth == 3 and not ids and not self._is_wanted(path[:2]):
             return
-        if path[-1] == "" or "" in ids:
-            raise self._source.error("an id is empty; every query and document needs one", line)
         self._columns.add_ranking(path[-1], ids, scores, line)
 
     def _pairs(self, query_id: str, text: bytes, line: int) -> tuple[list[str], list[float]]:
