@@ -24,12 +24,17 @@ _MISSPELT = 0.9
 
 
 class Card(Frozen):
-    """One file of ``task_metadata/``."""
+    """One file of ``task_metadata/``.
+
+    Attributes:
+        no_retrieval: For a benchmark that is none of retrieval, and so has no task: why, and what there is instead.
+    """
 
     name: str
     title: str
     description: str
     need: str = ""
+    no_retrieval: str = ""
     paper: str = ""
     bibtex: str = ""
     facts: tuple[str, ...] = ()

@@ -13,9 +13,12 @@ from typing import Any
 from crumb_tasks.cards import AggregateCard, BenchmarkCard, Card, TaskCard, read_cards
 from crumb_tasks.cli._text import add_command, table
 
+NO_RETRIEVAL = "no retrieval"
+"""Mark of a benchmark without a task."""
+
 _LEGEND = (
     "sample: an original sample for trying things out; user data: a stranger cannot download it; schema unseen: the "
-    "upstream layout was never checked on real data. crumb-tasks show NAME tells more."
+    "upstream layout was never checked on real data; no retrieval: nothing to run. crumb-tasks show NAME tells more."
 )
 
 
@@ -41,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [_task_row(task) for card in cards for task in card.tasks]
     rows += [_aggregate_row(aggregate) for card in cards for aggregate in card.aggregates]
+    rows += [(card.name, card.name, "-", "-", NO_RETRIEVAL, card.need) for card in cards if card.no_retrieval]
     width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
     print(table(("NAME", "BENCHMARK", "QUERIES", "CORPUS", "MARKS", "NEED"), rows, width=width))
     benchmarks = [benchmark for card in cards for benchmark in card.benchmarks]
@@ -69,6 +73,11 @@ def describe(cards: Sequence[Card]) -> dict[str, Any]:
         "tasks": [_task_entry(task) for card in cards for task in card.tasks],
         "aggregates": [_aggregate_entry(aggregate) for card in cards for aggregate in card.aggregates],
         "benchmarks": [_benchmark_entry(benchmark) for card in cards for benchmark in card.benchmarks],
+        "no_retrieval": [
+            {"name": card.name, "title": card.title, "need": card.need, "reason": card.no_retrieval}
+            for card in cards
+            if card.no_retrieval
+        ],
     }
 
 
