@@ -185,6 +185,11 @@ def _rows_as_read(entries: Iterator[dict[str, Any]]) -> Iterator[Row]:
 
     for cells in csv.reader(lines(), delimiter="\t"):
         number, entry = last
+        if cells and cells[-1].endswith("\n"):
+            raise DataError(
+                f"a quotation mark at the start of a question never closes, from '{cells[-1][:60].strip()}' to the end; "
+                "the authors' code stops there too; --fixed reads such files"
+            )
         is_whole = len(cells) == 2 and cells[1] == entry["QuestionId"] and "\n" not in cells[0]
         yield number, entry["QuestionId"], cells[0] if cells else "", _pages(entry) if is_whole else None
 
