@@ -18,7 +18,6 @@ from crumb_tasks.errors import UsageError
 from crumb_tasks.measures import Measure, delegated, kernels, parse_measure
 from crumb_tasks.measures.kernels import JudgedRanks
 from crumb_tasks.measures.nuggets import coverage, nugget_reciprocal_rank
-from crumb_tasks.measures.nuggets import coverage, nugget_reciprocal_rank
 from crumb_tasks.runs import Run
 from crumb_tasks.scoring.derived import choice_values, group_values, mean_of, part_index, part_values
 from crumb_tasks.scoring.matching import Rules, match
