@@ -66,7 +66,7 @@ class Ranked:
 class RunningTopK:
     """The best ``depth`` documents of each query so far.
 
-    Memory: 8 bytes x queries x (depth + max(depth, tile width)). With MaxP, whose cuts cost more and come less often, it is
+    Memory: 8 bytes x queries x (depth + max(depth, tile width)). With MaxP, whose cuts cost more and come less often:
     8 bytes x queries x (depth + 2 max(depth, tile width)).
 
     Args:
