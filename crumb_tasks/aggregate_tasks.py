@@ -17,8 +17,8 @@ from mteb.abstasks.aggregate_task_metadata import AggregateTaskMetadata
 from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from mteb.results.task_result import TaskResult
 
-from crumb_tasks.aggregates import aggregate_key, aggregate_value, refusal, refuse_doubled
-from crumb_tasks.cards import AggregateCard
+from crumb_tasks.aggregates import aggregate_key, aggregate_value, member_key, refusal, refuse_doubled, value_below
+from crumb_tasks.cards import AggregateCard, Scope
 from crumb_tasks.errors import AggregateError, CardError, did_you_mean
 from crumb_tasks.mteb_compat import emitted_by_retrieval
 from crumb_tasks.mteb_metadata import computed_statistics
@@ -52,11 +52,14 @@ def aggregate_class(card: AggregateCard, classes: Mapping[str, type[AbsTask]]) -
     Raises:
         CardError: A member does not exist or does not emit the measure that is reduced.
     """
-    members = [member_class(name, card.name, classes)() for name in card.task_names]
-    key = aggregate_key(card)
-    without = [member.metadata.name for member in members if key not in _emitted(member)]
+    members = [scoped(member_class(name, card.name, classes)(), card.scopes.get(name)) for name in card.task_names]
+    without = [
+        name
+        for member in members
+        if member_key(card, name := member.metadata.name).rpartition(".")[2] not in _emitted(member)
+    ]
     if without:
-        raise CardError(f"aggregate '{card.name}' reduces {card.measure}, which {', '.join(without)} does not report")
+        raise CardError(f"aggregate '{card.name}' reduces {card.measured}, which {', '.join(without)} does not report")
     names = {"__doc__": card.description, "__module__": __name__, "card": card, "metadata": _metadata(card, members)}
     return type(card.name.replace(".", "_"), (CardAggregate,), names)
 
@@ -74,7 +77,28 @@ def member_class(name: str, owner: str, classes: Mapping[str, type[AbsTask]]) ->
     return classes[name]
 
 
+def scoped(task: AbsTask, scope: Scope | None) -> AbsTask:
+    """Return ``task``, a fresh instance, restricted to the split and subsets of ``scope``.
+
+    Raises:
+        CardError: It lacks one of them.
+    """
+    if scope is None:
+        return task
+    languages = task.metadata.hf_subsets_to_langscripts
+    cross = [name for name in task.metadata.hf_subsets if len(set(languages[name])) > 1]
+    wanted = cross if scope.subsets == "cross-lingual" else list(scope.subsets)
+    unknown = sorted({*wanted} - {*task.metadata.hf_subsets} | {scope.split} - {"", *task.metadata.eval_splits})
+    if unknown or (scope.subsets and not wanted):
+        raise CardError(f"{task.metadata.name} has no {scope.subsets if not unknown else unknown[0]} to be scoped to")
+    if wanted:
+        task.hf_subsets = wanted
+    return task.filter_eval_splits([scope.split]) if scope.split else task
+
+
 def _emitted(member: AbsTask) -> frozenset[str]:
+    if isinstance(member, AbsTaskAggregate):
+        return frozenset({member.metadata.main_score})
     return emitted_keys(member.card) if isinstance(member, CardTask) else emitted_by_retrieval(member)
 
 
@@ -106,8 +130,10 @@ def _metadata(card: AggregateCard, members: Sequence[AbsTask]) -> CardAggregateM
 def _revision(card: AggregateCard, members: Sequence[AbsTask]) -> str:
     """Return a revision that changes with the reduction, the measure, and any member's data."""
     parts = [
-        card.measure,
+        card.measured,
         card.reduction.model_dump_json(),
+        *(f"{task}={key}" for task, key in card.keys.items()),
+        *(f"{task}={scope.model_dump_json()}" for task, scope in card.scopes.items()),
         *(f"{m.metadata.name}@{m.metadata.revision}" for m in members),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -126,7 +152,13 @@ class CardAggregate(AbsTaskAggregate):
         super().filter_eval_splits(eval_splits)
         self.__dict__.pop("metadata", None)
         if eval_splits:
-            members = [type(task)().filter_eval_splits(eval_splits) for task in self.metadata.tasks]
+            scopes = self.card.scopes
+            members = [
+                scoped(type(task)(), scope)
+                if (scope := scopes.get(task.metadata.name)) is not None and scope.split
+                else scoped(type(task)().filter_eval_splits(eval_splits), scope)
+                for task in self.metadata.tasks
+            ]
             self.metadata = self.metadata.model_copy(update={"tasks": members, "eval_splits": list(eval_splits)})
         self.tasks = self.metadata.tasks
         self.taskname_to_task = {task.metadata.name: task for task in self.tasks}
@@ -173,7 +205,7 @@ class CardAggregate(AbsTaskAggregate):
             self.metadata.main_score: reduced.value,
             "main_score": reduced.value,
             "mean": self.card.reduction.mean,
-            "measure": self.card.measure,
+            "measure": self.card.measured,
             "n_members": len(reduced.value_by_member),
             "groups": dict(reduced.value_by_group),
             "members": dict(reduced.value_by_member),
@@ -207,14 +239,24 @@ def reduce_results(card: AggregateCard, tasks: Sequence[AbsTask], results: Seque
     """
     refuse_doubled(card, (result.task_name for result in results))
     expected = {task.metadata.name: task.metadata.revision for task in tasks if isinstance(task, CardTask)}
-    key = aggregate_key(card)
+    subsets = {task.metadata.name: list(task.hf_subsets) for task in tasks}
     values: dict[str, float | None] = {}
     for result in results:
         name = result.task_name
         if (reason := refusal(card, name, result.dataset_revision, expected=expected.get(name))) is not None:
             raise AggregateError(f"{card.name} has no value: {reason}")
-        entries = [entry for entry in result.scores.get(split, []) if entry["hf_subset"] == SUBSET]
-        if entries and key not in entries[0]:
-            raise AggregateError(f"{card.name} has no value: the result of '{name}' does not have {key}")
-        values[name] = entries[0][key] if entries else None
+        values[name] = _member_value(card, result, card.split_of(name, split), subsets.get(name, [SUBSET]))
     return aggregate_value(card, values)
+
+
+def _member_value(card: AggregateCard, result: TaskResult, split: str, subsets: Sequence[str]) -> float | None:
+    """Return a member's value, the mean of its subsets; ``None`` while one of them is missing."""
+    name, key = result.task_name, member_key(card, result.task_name)
+    entry_by_subset = {entry["hf_subset"]: entry for entry in result.scores.get(split, [])}
+    if not all(subset in entry_by_subset for subset in subsets):
+        return None
+    try:
+        values = [value_below(entry_by_subset[subset], key) for subset in subsets]
+    except KeyError as error:
+        raise AggregateError(f"{card.name} has no value: the result of '{name}' does not have {key}") from error
+    return None if None in values else sum(map(float, values)) / len(values)

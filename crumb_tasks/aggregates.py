@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from crumb_tasks.aggregators import Reduced, reduce_nested
 from crumb_tasks.cards import AggregateCard
@@ -16,8 +17,25 @@ from crumb_tasks.measures import mteb_key, parse_measure
 
 
 def aggregate_key(card: AggregateCard) -> str:
-    """Return MTEB's key of the members' measure that is reduced, such as ``ndcg_at_10``."""
-    return mteb_key(parse_measure(card.measure))
+    """Return the key under which the aggregate's value stands, MTEB's of its measure, such as ``ndcg_at_10``."""
+    return card.key or mteb_key(parse_measure(card.measure))
+
+
+def member_key(card: AggregateCard, task: str) -> str:
+    """Return the key of a member's value; a dot goes into what stands below a key."""
+    return card.keys.get(task) or aggregate_key(card)
+
+
+def value_below(scores: Mapping[str, Any], key: str) -> Any:
+    """Return what stands under ``key`` in a score dictionary; a dot goes one level down.
+
+    Raises:
+        KeyError: Nothing does.
+    """
+    if key in scores:
+        return scores[key]
+    outer, _, inner = key.partition(".")
+    return value_below(scores[outer], inner) if inner else scores[key]
 
 
 def aggregate_value(card: AggregateCard, value_by_task: Mapping[str, float | None]) -> Reduced:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,38 +23,50 @@ from crumb_tasks.mteb_compat import EXPERIMENT_COLUMN, experiment_of, with_exper
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
-    from mteb.results import BenchmarkResults, ModelResult
+    from mteb.results import BenchmarkResults, ModelResult, TaskResult
 
 _logger = logging.getLogger("crumb_tasks")
+
+GROUPS, BESIDE = "Groups", "Beside"
+"""Names of the groupings: what ranks or is read alone, and what qualifies it."""
 
 RANK_COLUMN = "Rank"
 """The one name of a rank column that MTEB's tables and API both know."""
 
 
-def benchmark(card: BenchmarkCard, aggregate: AggregateCard | None, classes: Mapping[str, type[AbsTask]]) -> Benchmark:
+def benchmark(
+    card: BenchmarkCard,
+    aggregate: AggregateCard | None,
+    classes: Mapping[str, type[AbsTask]],
+    others: Mapping[str, Benchmark] | None = None,
+) -> Benchmark:
     """Return MTEB's benchmark for ``card``.
 
     Args:
         card: The benchmark.
-        aggregate: The aggregate that ranks it; without one it is MTEB's plain mean.
+        aggregate: The aggregate that ranks it; without one it is MTEB's plain mean, or the groups' columns alone.
         classes: Task classes by name, this package's and MTEB's.
+        others: MTEB's benchmarks by name, of which ``card`` may be a slice.
 
     Raises:
         CardError: A member does not exist, or its main score is not what the aggregate reduces: MTEB's tables hold main
             scores only.
     """
     names = card.tasks or (aggregate.task_names if aggregate else ())
-    tasks = [member_class(name, card.name, classes)() for name in names]
+    tasks = [member_class(name, card.name, classes)() for name in names] or _slice(card, others or {})
     if aggregate is not None:
         key = aggregate_key(aggregate)
         other = [task.metadata.name for task in tasks if task.metadata.main_score != key]
         if other:
             raise CardError(
-                f"benchmark '{card.name}' ranks by {aggregate.measure}, not the main score of {', '.join(other)}"
+                f"benchmark '{card.name}' ranks by {aggregate.measured}, not the main score of {', '.join(other)}"
             )
     by_name = {task.metadata.name: task for task in tasks}
-    groups = [CustomGroup(label, [by_name[name] for name in members]) for label, members in card.groups.items()]
-    grouping = (CustomGrouping("Groups", tuple(groups)),) if groups else ()
+    groupings = [
+        CustomGrouping(name, tuple(CustomGroup(label, [by_name[task] for task in of]) for label, of in groups.items()))
+        for name, groups in ((GROUPS, card.groups), (BESIDE, card.beside))
+        if groups
+    ]
     fields: dict[str, Any] = {
         "name": card.name,
         "tasks": tasks,
@@ -63,9 +75,62 @@ def benchmark(card: BenchmarkCard, aggregate: AggregateCard | None, classes: Map
         "reference": card.reference or None,
         "citation": card.bibtex or None,
         "display_name": card.display_name or None,
-        "aggregations": (BenchmarkAggregation.MEAN_TASK, *grouping),
+        "aggregations": (*((BenchmarkAggregation.MEAN_TASK,) if card.overall else ()), *groupings),
     }
-    return CardBenchmark(**fields, aggregate=aggregate, column=card.column) if aggregate else Benchmark(**fields)
+    if aggregate:
+        return CardBenchmark(**fields, aggregate=aggregate, column=card.column)
+    return Benchmark(**fields) if card.overall else ColumnsBenchmark(**fields)
+
+
+def _slice(card: BenchmarkCard, others: Mapping[str, Benchmark]) -> list[AbsTask]:
+    """Return the tasks of one of MTEB's benchmarks that are of the card's types, with MTEB's splits and subsets."""
+    if card.slice_of not in others:
+        raise CardError(f"benchmark '{card.name}' is a slice of '{card.slice_of}', which this MTEB does not have")
+    return [task for task in others[card.slice_of].tasks if task.metadata.type in card.types]
+
+
+@dataclass
+class ColumnsBenchmark(Benchmark):
+    """A benchmark whose columns stand side by side: there is no mean over them, since their scales differ.
+
+    A column has a value when all of its members have one, whatever other columns lack.
+    """
+
+    def get_score(self, results: BenchmarkResults, *, raise_error: bool = False) -> dict[str, dict[str, float | None]]:
+        """Return for each model and experiment each column's value, ``None`` where a member is missing.
+
+        Args:
+            results: MTEB's results.
+            raise_error: Raise instead of giving ``None``.
+
+        Raises:
+            AggregateError: With ``raise_error``, when a column has no value.
+        """
+        scores: dict[str, dict[str, float | None]] = {}
+        for model_result in results.join_revisions():
+            value_by_task = {result.task_name: _main_score(result) for result in model_result.task_results}
+            scores[experiment_of(model_result)] = dict(self._columns(value_by_task))
+        for model, columns in scores.items():
+            lacking = [name for name, value in columns.items() if value is None]
+            if lacking and raise_error:
+                raise AggregateError(f"{self.name}: {model} has no value for {', '.join(lacking)}")
+        return scores
+
+    def _columns(self, value_by_task: Mapping[str, float | None]) -> Iterator[tuple[str, float | None]]:
+        for grouping in self.aggregations:
+            if isinstance(grouping, CustomGrouping):
+                for group in grouping.groups:
+                    values = [value_by_task.get(task.metadata.name) for task in group.tasks]
+                    known = [value for value in values if value is not None]
+                    yield group.label, sum(known) / len(known) if len(known) == len(values) else None
+
+
+def _main_score(result: TaskResult) -> float | None:
+    try:
+        score = result.get_score()
+    except ValueError:
+        return None
+    return None if score is None or math.isnan(score) else float(score)
 
 
 @dataclass

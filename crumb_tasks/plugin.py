@@ -177,7 +177,7 @@ def inject_benchmarks(module: ModuleType) -> None:
             with _only_logged(f"benchmark '{entry.name}'"):
                 aggregate = aggregates[entry.aggregate] if entry.aggregate else None
                 _refuse_clashing_members(entry.name, entry.tasks or (aggregate.task_names if aggregate else ()))
-                made = benchmark(entry, aggregate, classes)
+                made = benchmark(entry, aggregate, classes, taken)
                 setattr(module, PREFIX + entry.name, made)
                 registered.benchmarks.append(entry.name)
 

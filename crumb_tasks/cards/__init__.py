@@ -7,7 +7,7 @@ them. A card is frozen, and a key that nobody reads is refused: a misspelt rule 
 
 from __future__ import annotations
 
-from crumb_tasks.cards.aggregate import AggregateCard, BenchmarkCard, Reduction, RefusedRevision, ReportColumn
+from crumb_tasks.cards.aggregate import AggregateCard, BenchmarkCard, Reduction, RefusedRevision, ReportColumn, Scope
 from crumb_tasks.cards.fields import TASK_NAME, MeasureName
 from crumb_tasks.cards.published import Published, PublishedTable
 from crumb_tasks.cards.reading import (
@@ -36,6 +36,7 @@ __all__ = [
     "Reduction",
     "RefusedRevision",
     "ReportColumn",
+    "Scope",
     "Source",
     "TaskCard",
     "card_folder",

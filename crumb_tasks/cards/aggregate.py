@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from crumb_tasks.cards.fields import TASK_NAME, Frozen, MeasureName, check_measure
+from crumb_tasks.errors import did_you_mean
 
 
 class Reduction(Frozen):
@@ -61,6 +62,18 @@ class ReportColumn(Frozen):
     key: str
 
 
+class Scope(Frozen):
+    """What of a task counts, where it has several splits or subsets.
+
+    Attributes:
+        split: The one split; empty: the aggregate's own.
+        subsets: The subsets, averaged; ``cross-lingual``: those of two languages; empty: all.
+    """
+
+    split: str = ""
+    subsets: tuple[str, ...] | Literal["cross-lingual"] = ()
+
+
 class AggregateCard(Frozen):
     """Several tasks' values reduced to one.
 
@@ -69,6 +82,10 @@ class AggregateCard(Frozen):
         title: For people.
         description: What it says.
         measure: The members' measure that is reduced; every member must emit it.
+        key: MTEB's key of what is reduced, where no measure's notation names it, such as ``p-MRR``.
+        keys: Task → its own key, where members report by different measures on one scale; a dot goes into what MTEB
+            stores below a key, as in ``og.map_at_1000``.
+        scopes: Task → what of it counts, where that is not its default split and all of its subsets.
         reduction: The mean and its members.
         splits: Splits it has a value for; the first is the default.
         refused: Member results that may not enter.
@@ -85,6 +102,9 @@ class AggregateCard(Frozen):
     description: str
     need: str = ""
     measure: MeasureName = "nDCG@10"
+    key: str = ""
+    keys: Mapping[str, str] = Field(default_factory=dict)
+    scopes: Mapping[str, Scope] = Field(default_factory=dict)
     reduction: Reduction
     splits: tuple[str, ...] = ("test",)
     refused: tuple[RefusedRevision, ...] = ()
@@ -123,6 +143,9 @@ class AggregateCard(Frozen):
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise ValueError(f"member '{doubled[0]}' stands in the aggregate twice; a task counts once")
+        for name in (*self.keys, *self.scopes):
+            if name not in names:
+                raise ValueError(f"keys or scopes name '{name}', which is no member{did_you_mean(name, names)}")
         return self
 
     @model_validator(mode="after")
@@ -144,6 +167,16 @@ class AggregateCard(Frozen):
         """Names of all member tasks, in order."""
         return tuple(self.reduction.task_names())
 
+    @property
+    def measured(self) -> str:
+        """What is reduced, for people."""
+        return self.key or self.measure
+
+    def split_of(self, task: str, split: str) -> str:
+        """Return the split of ``task`` that the aggregate's ``split`` is made of."""
+        scope = self.scopes.get(task)
+        return scope.split if scope is not None and scope.split else split
+
 
 class BenchmarkCard(Frozen):
     """A row of MTEB's benchmark list.
@@ -156,6 +189,10 @@ class BenchmarkCard(Frozen):
         aggregate: The aggregate whose value ranks it.
         column: Heading of that value in tables; must begin with ``Mean`` (MTEB's table cuts others at capitals).
         groups: Named groups of members for MTEB's ``CustomGrouping``.
+        beside: Further groups, of members that qualify those of ``groups``, as quality does p-MRR.
+        overall: Whether a mean over all members says anything; without it the columns of the groups are all there is.
+        slice_of: A benchmark of MTEB whose tasks of the ``types`` are the members, as MTEB has them there.
+        types: MTEB's task types.
     """
 
     name: str
@@ -167,6 +204,11 @@ class BenchmarkCard(Frozen):
     aggregate: str | None = None
     column: str = "Mean (nDCG@10)"
     groups: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    beside: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    overall: bool = True
+    slice_of: str = ""
+    types: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
     public: bool = True
     reference: str = ""
     bibtex: str = ""
@@ -180,6 +222,12 @@ class BenchmarkCard(Frozen):
 
     @model_validator(mode="after")
     def _has_members(self) -> Self:
-        if not self.tasks and not self.aggregate:
+        if not self.tasks and not self.aggregate and not self.slice_of:
             raise ValueError("a benchmark names its tasks or the aggregate that has them")
+        if not self.overall and (self.aggregate or not self.groups):
+            raise ValueError("a benchmark without an overall mean has groups, and no aggregate that would rank it")
+        grouped = (name for names in {**self.groups, **self.beside}.values() for name in names)
+        outside = [name for name in grouped if name not in self.tasks]
+        if self.tasks and outside:
+            raise ValueError(f"a group names '{outside[0]}', which is no member{did_you_mean(outside[0], self.tasks)}")
         return self

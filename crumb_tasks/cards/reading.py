@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from crumb_tasks.cards.aggregate import AggregateCard, BenchmarkCard, Reduction, ReportColumn
+from crumb_tasks.cards.aggregate import AggregateCard, BenchmarkCard, Reduction, ReportColumn, Scope
 from crumb_tasks.cards.fields import Frozen
 from crumb_tasks.cards.published import Published, PublishedTable, PublishedTables
 from crumb_tasks.cards.task import Counts, Dangling, Prompt, Source, TaskCard
@@ -114,7 +114,7 @@ def _first_problem(error: ValidationError, table: Mapping[str, Any]) -> str:
 
 def _near_key(key: str) -> str:
     entries = (Card, TaskCard, AggregateCard, BenchmarkCard, PublishedTable)
-    models = (*entries, Source, Prompt, Counts, Dangling, Published, Reduction, ReportColumn)
+    models = (*entries, Source, Prompt, Counts, Dangling, Published, Reduction, ReportColumn, Scope)
     return did_you_mean(key, {name for model in models for name in model.model_fields})
 
 

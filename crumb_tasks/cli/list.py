@@ -136,7 +136,7 @@ def _aggregate_entry(card: AggregateCard) -> dict[str, Any]:
         "benchmark": card.benchmark,
         "title": card.title,
         "need": card.need or card.description,
-        "measure": card.measure,
+        "measure": card.measured,
         "splits": list(card.splits),
         "tasks": list(card.task_names),
         "sample": card.sample,

@@ -114,7 +114,7 @@ def _describe_aggregate(card: AggregateCard) -> Iterator[str]:
     yield _optional("description", card.description if card.title else "")
     yield _optional("need", card.need)
     yield paragraph(
-        "score", f"{card.reduction.mean} mean of the members' {card.measure}; no value while a member is missing"
+        "score", f"{card.reduction.mean} mean of the members' {card.measured}; no value while a member is missing"
     )
     yield from _members(card.reduction, 0)
     yield paragraph("splits", ", ".join(card.splits))
@@ -152,7 +152,13 @@ def _describe_benchmark(card: BenchmarkCard) -> Iterator[str]:
     yield _optional("description", card.description if card.display_name else "")
     yield _optional("aliases", ", ".join(card.aliases))
     yield _optional("tasks", ", ".join(card.tasks))
+    yield _optional("tasks", f"the {' and '.join(card.types)} tasks of MTEB's {card.slice_of}" if card.slice_of else "")
+    for label, members in {**card.groups, **card.beside}.items():
+        yield paragraph("column", f"{label}: {', '.join(members)}")
     yield _optional(
-        "ranked by", f"the aggregate {card.aggregate}, column '{card.column}'" if card.aggregate else card.column
+        "ranked by",
+        f"the aggregate {card.aggregate}, column '{card.column}'"
+        if card.aggregate
+        else (card.column if card.overall else "nothing: its columns stand side by side, on scales of their own"),
     )
     yield _optional("reference", card.reference)

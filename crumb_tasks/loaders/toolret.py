@@ -51,7 +51,9 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
     corpus = read_corpus(paths[corpus_file], Layout("id", "text", title="title"), empty_text=task.empty_text)
     rows: list[tuple[str, str, str]] = []
     label_by_query: dict[str, dict[str, str]] = {"task": {}, "category": {}}
-    judged: tuple[list[str], list[str], list[float]] = ([], [], [])
+    asked: list[str] = []
+    tools: list[str] = []
+    grades: list[float] = []
     for category, names in options.categories.items():
         for name in names:
             own = [row for _, row in read_rows(paths[_FILE.format(task=name, part="queries")], _QUERY)]
@@ -59,8 +61,7 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
             label_by_query["task"] |= {query: name for query, _, _ in own}
             label_by_query["category"] |= {query: category for query, _, _ in own}
             found = read_qrels(paths[_FILE.format(task=name, part="qrels")], _QRELS_COLUMNS)
-            for column, values in zip(judged, found, strict=True):
-                column.extend(values)  # type: ignore[arg-type]  # the columns are of the same kinds
+            asked, tools, grades = asked + found[0], tools + found[1], grades + found[2]
     ids, texts, instructions = (list(column) for column in zip(*rows, strict=True))
     columns = {"id": ids, "text": texts}
     if options.instruction:
@@ -71,14 +72,14 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
             "query_part": texts,
         }
     queries = text_table(columns, empty_text=task.empty_text, where=str(source.origin))
-    position = {query: at for at, query in enumerate(dict.fromkeys((*ids, *judged[0])))}
-    index = np.array([position[query] for query in judged[0]], dtype=np.int64)
+    position = {query: at for at, query in enumerate(dict.fromkeys((*ids, *asked)))}
+    index = np.array([position[query] for query in asked], dtype=np.int64)
     return Collection(
         name=task.name,
         split=split,
         corpus=corpus.table,
         queries=queries.table,
-        qrels={"graded": Qrels.from_columns(tuple(position), index, judged[1], judged[2], name=f"{task.name} qrels")},
+        qrels={"graded": Qrels.from_columns(tuple(position), index, tools, grades, name=f"{task.name} qrels")},
         query_labels=label_by_query,
         n_empty_texts=corpus.n_empty,
     )
