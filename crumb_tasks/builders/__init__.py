@@ -17,7 +17,7 @@ from crumb_tasks.cards import TaskCard, iter_tasks
 from crumb_tasks.errors import UsageError, did_you_mean
 from crumb_tasks.loaders._manifest import MANIFEST, Manifest, read_manifest
 
-__all__ = ["buildable_tasks", "build", "find_buildable"]
+__all__ = ["build", "buildable_tasks", "find_buildable"]
 
 
 def buildable_tasks() -> dict[str, TaskCard]:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from crumb_tasks.errors import DataError
 from crumb_tasks.loaders._manifest import BuiltFile, sha256_of
 
 _BLOCK = 1 << 20
+_BETWEEN = re.compile(r"[\s,]*")
 
 
 class _Digested(io.RawIOBase):
@@ -76,35 +78,27 @@ class RawFile:
 def json_array(stream: IO[bytes], key: str, where: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of the list under ``key`` at the top of a JSON file, without holding the file in memory.
 
+    What stands before the list must be short.
+
     Raises:
         DataError: The file is cut short, is no JSON, or has no such list.
     """
     text = io.TextIOWrapper(stream, encoding="utf-8")
     decode = json.JSONDecoder().raw_decode
-    buffer = ""
-    begin = f'"{key}"'
-    while begin not in buffer:
-        if not (more := text.read(_BLOCK)):
-            raise DataError(f"{where}: no list '{key}' in it")
-        buffer = buffer[-len(begin) :] + more
-    buffer = buffer.partition(begin)[2].lstrip(" \t\r\n:")
-    is_first = True
+    buffer = text.read(_BLOCK)
+    if (begin := re.search(rf'"{key}"\s*:\s*\[', buffer)) is None:
+        raise DataError(f"{where}: no list '{key}' in it")
+    at = begin.end()
     while True:
-        buffer = buffer.lstrip(" \t\r\n") if is_first else buffer.lstrip(" \t\r\n,")
-        if is_first and buffer.startswith("["):
-            buffer, is_first = buffer[1:], False
-            continue
-        if buffer.startswith("]"):
+        at = _BETWEEN.match(buffer, at).end()  # type: ignore[union-attr] # it matches nothing too
+        if buffer.startswith("]", at):
             text.detach()
             return
         try:
-            if is_first:
-                raise ValueError("no list")
-            entry, end = decode(buffer)
+            entry, at = decode(buffer, at)
         except ValueError as error:
             if not (more := text.read(_BLOCK)):
                 raise DataError(f"{where}: cut short, or not JSON ({error})") from error
-            buffer += more
-            continue
-        yield entry
-        buffer = buffer[end:]
+            buffer, at = buffer[at:] + more, 0
+        else:
+            yield entry

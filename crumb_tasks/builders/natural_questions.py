@@ -1,19 +1,20 @@
 """NQ320k as NCI (Wang et al. 2022, arXiv 2206.02743) makes it from the simplified Natural Questions files.
 
-The recipe, told apart from anybody's code: every example of train, then of dev, is a page; the pages' titles are brought
-into the form of `normalise_title`, and of the pages with one title the first is kept. Its place, counted from 0, is its
-id. Its text is title, abstract and content without anything between them:
+The recipe, from its description: every example of train, then of dev, is a page; the pages' titles are brought into
+the form of `normalise_title`, and of the pages with one title the first is kept. Its place, counted from 0, is its id.
+Its text is title, abstract and content without anything between them:
 
 - title: between the first ``<H1>`` and ``</H1>`` in train (empty without); the field ``document_title`` in dev
 - abstract: between the first ``<P>`` and the first ``</P>``, its tags kept
-- content: from behind that ``</P>`` up to the last ``</Ul>`` but one (to the last where there is one only), without tags
+- content: from behind that ``</P>`` up to the last ``</Ul>`` but one (to the last where it is the only one), its tags
+  removed
 
-A query is right with the page of its own title. No example is left out for want of an answer.
+A query's relevant document is the page of its own title. No example is left out for want of an answer.
 
-A page without ``<P>`` begins its content where the page before it did: the original forgets to set the place anew. It is
-reproduced, since it decides the text of record. ``nq320k-nci-fixed`` mends this and more: such a page's content begins
-behind its heading, the title is always the heading, nothing is cut off at the end, tags go from the abstract too, and a
-space stands between the parts.
+A page without ``<P>`` begins its content where the page before it did, since the original does not set the place anew.
+This is reproduced: it decides the text of record. ``nq320k-nci-fixed`` mends this and more: such a page's content
+begins behind its heading, the title is always the heading, nothing is cut off at the end, tags go from the abstract
+too, and a space stands between the parts.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from crumb_tasks.loaders._manifest import Manifest
 VERSION = 1
 SPLITS = ("train", "dev")
 _TAG = re.compile(r"<[^<]+?>")
-_NOTES = (
-    "The place where content begins is forgotten at the start of each file; the first page of a file has none before it "
-    "and begins at its start.",
-    "A dev example without document_title (not the released form) gets its heading as title.",
+_FORGETS = (
+    "The place where content begins is forgotten at the start of each file; the first page of a file has none before "
+    "it and begins at its start."
 )
+_NO_TITLE = "A dev example without document_title, which is not the released form, has its heading as title."
 
 
 class _Token(msgspec.Struct):
@@ -191,7 +192,7 @@ class _Build:
             version=VERSION,
             inputs=inputs,
             counts=counts,
-            notes=_NOTES[1:] if self._reader.is_fixed else _NOTES,
+            notes=(_NO_TITLE,) if self._reader.is_fixed else (_FORGETS, _NO_TITLE),
         )
 
     def _state(self) -> dict[str, Any]:

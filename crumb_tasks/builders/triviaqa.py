@@ -1,15 +1,16 @@
 """TriviaQA as NCI (Wang et al. 2022, arXiv 2206.02743) makes it from the Wikipedia part of triviaqa-rc.
 
-The recipe, told apart from anybody's code: every ``evidence/wikipedia/*.txt`` is a page. Its title is the file's name with
-spaces for underscores, its body the first 10,240 characters of the file with line breaks and tabs as spaces. Titles are
-brought into the form of `normalise_title`; of the pages with one title the first is kept, its place is its id, and its
-text is that title and the body without anything between them. A question is right with all of its EntityPages. The
-original keeps questions in a mapping, so of those with one text the last counts.
+The recipe, from its description: every ``evidence/wikipedia/*.txt`` is a page. Its title is the file's name with
+spaces for underscores, its body the first 10,240 characters of the file with line breaks and tabs as spaces. Titles
+are brought into the form of `normalise_title`; of the pages with one title the first is kept, its place is its id, and its text is
+that title and the body without anything between them. All EntityPages of a question are relevant. The original keeps
+questions in a mapping, so of those with one text the last counts.
 
 Between its steps the original writes tables without quoting and reads them with it. So a title, body or question that
-begins with a quotation mark loses it and its partner, and a question whose mark never closes swallows the next one: both
-are dropped for the line break in them. This is reproduced for questions and within a page. ``triviaqa-nci-fixed`` reads
-what is written, keeps bodies whole and titles as they are, puts a space between the two, and keeps every question.
+begins with a quotation mark loses it and its partner; a question whose mark does not close swallows the next one, and
+the two are dropped for the line break in them. This is reproduced for questions and within a page.
+``triviaqa-nci-fixed`` reads what is written, keeps bodies whole and titles as they are, puts a space between the two,
+and keeps every question.
 
 Only dev is scored. The order of pages was that of the original author's folder, which nobody knows; here it is by name.
 """
@@ -32,10 +33,12 @@ VERSION = 1
 BODY_CHARACTERS = 10_240
 _EVIDENCE = Path("evidence", "wikipedia")
 _QUESTIONS = {split: Path("qa", f"wikipedia-{split}.json") for split in ("train", "dev")}
-_NOTES = (
-    "Pages are numbered by file name; the original took them as its folder listed them, which decides the ids and which "
-    "of two pages with one title is kept.",
-    "A page whose leading quotation mark never closes is kept as it is; in the original it would swallow the next one.",
+_ORDER = (
+    "Pages are numbered by file name; the original took them as its folder listed them, which decides the ids and "
+    "which of two pages with one title is kept."
+)
+_UNCLOSED = (
+    "A page whose leading quotation mark does not close is kept as it is; in the original it swallows the next one."
 )
 
 
@@ -101,7 +104,7 @@ class _Build:
         }
         evidence = BuiltFile(_EVIDENCE.as_posix(), self._n_bytes, "", len(self._names))
         inputs = [evidence, *(self._questions[split].described(n_questions[split][0]) for split in _QUESTIONS)]
-        notes = _NOTES[:1] if self._is_fixed else _NOTES
+        notes = (_ORDER,) if self._is_fixed else (_ORDER, _UNCLOSED)
         return self._checkpoint.finish(recipe=self._recipe, version=VERSION, inputs=inputs, counts=counts, notes=notes)
 
     def _state(self) -> dict[str, Any]:
@@ -144,10 +147,11 @@ class _Build:
         """Add the questions of one split; return how many were read and how many kept."""
         with self._questions[split].opened() as stream:
             entries = json_array(stream, "Data", self._questions[split].path)
-            rows = _own_rows(entries) if self._is_fixed else _rows_as_read(entries)
+            rows = _own_rows(entries) if self._is_fixed else _rows_as_read(entries, self._questions[split].path)
             kept: dict[str, tuple[str, str, list[str]]] = {}
             n_read = 0
-            for n_read, query_id, query, pages in rows:
+            for number, query_id, query, pages in rows:
+                n_read = number
                 if pages is not None:
                     kept[query_id if self._is_fixed else query] = (query_id, query, pages)
         for query_id, query, pages in kept.values():
@@ -174,7 +178,7 @@ def _own_rows(entries: Iterator[dict[str, Any]]) -> Iterator[Row]:
         yield number, str(entry["QuestionId"]), entry["Question"], _pages(entry)
 
 
-def _rows_as_read(entries: Iterator[dict[str, Any]]) -> Iterator[Row]:
+def _rows_as_read(entries: Iterator[dict[str, Any]], path: Path) -> Iterator[Row]:
     """Yield the questions as a reader of quoted tables understands lines that nobody quoted."""
     last: list[Any] = [0, {}]
 
@@ -187,10 +191,10 @@ def _rows_as_read(entries: Iterator[dict[str, Any]]) -> Iterator[Row]:
         number, entry = last
         if cells and cells[-1].endswith("\n"):
             raise DataError(
-                f"a quotation mark at the start of a question never closes, from '{cells[-1][:60].strip()}' to the end; "
-                "the authors' code stops there too; --fixed reads such files"
+                f"{path}: the quotation mark at the start of a question never closes, from '{cells[-1][:60].strip()}' "
+                "to the end of the file; the authors' code stops there too, --fixed reads such files"
             )
-        is_whole = len(cells) == 2 and cells[1] == entry["QuestionId"] and "\n" not in cells[0]
+        is_whole = cells[1:] == [entry["QuestionId"]] and "\n" not in cells[0] + entry["Question"]
         yield number, entry["QuestionId"], cells[0] if cells else "", _pages(entry) if is_whole else None
 
 

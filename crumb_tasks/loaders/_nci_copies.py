@@ -13,7 +13,7 @@ import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from crumb_tasks.loaders._rows import Field, read_jsonl, read_rows
 from crumb_tasks.loaders._tables import Layout, TextTable, read_corpus, read_queries, text_table
 from crumb_tasks.loaders.beir import Judgements, read_qrels
 
+Decoded = TypeVar("Decoded")
 _QUERY_FILE = "nq_dev_doc_newid.tsv"
 FILES: Mapping[str, tuple[str, ...]] = {
     "tsv": (_QUERY_FILE, "NQ_doc_content.tsv"),
@@ -159,9 +160,9 @@ def _read_genret(paths: Mapping[str, Path], *, empty_text: str) -> Parts:
     return Parts("GenRet's files", corpus, ids, [text for text, _ in pairs], (ids, doc_ids, [1.0] * len(ids)), subsets)
 
 
-def _decoded(path: Path, kind: type[list[object]] | object) -> list:  # type: ignore[type-arg]
+def _decoded(path: Path, kind: type[Decoded]) -> Decoded:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)  # type: ignore[arg-type, no-any-return]
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.ValidationError as error:
         raise SchemaError(f"{path}: {error}") from error
     except msgspec.DecodeError as error:

@@ -65,6 +65,11 @@ class _Query(msgspec.Struct, rename={"id": "_id"}):
     text: str
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
+    @property
+    def base(self) -> str:
+        """The base query, empty where there is none."""
+        return self.metadata.origin_query.strip()
+
 
 def files(task: TaskCard, split: str) -> tuple[str, ...]:
     """Return the files of the repository that the task needs."""
@@ -94,28 +99,30 @@ def load(task: TaskCard, split: str, source: OpenedSource) -> Collection:
 def _load_repository(task: TaskCard, split: str, source: OpenedSource, options: Options) -> Collection:
     paths = source.paths(files(task, split))
     corpus = read_corpus(paths["corpus.jsonl"], Layout("_id", "text", title="title"), empty_text=task.empty_text)
-    rows = [row for _, row in read_jsonl(paths[options.queries], _Query)]
-    bases = _base_queries(rows, paths, options)
-    return _collection(task, split, corpus, rows, bases, read_qrels(paths[options.qrels], _QRELS_COLUMNS))
+    rows = _with_base_queries([row for _, row in read_jsonl(paths[options.queries], _Query)], paths, options)
+    return _collection(task, split, corpus, rows, read_qrels(paths[options.qrels], _QRELS_COLUMNS))
 
 
-def _base_queries(rows: list[_Query], paths: dict[str, Path], options: Options) -> list[str]:
-    """Return the base query of each query, empty where it has none."""
+def _with_base_queries(rows: list[_Query], paths: dict[str, Path], options: Options) -> list[_Query]:
+    """Return the queries with their base queries, wherever these stand."""
     path = paths[options.queries]
     if options.base_query == "none":
-        return [""] * len(rows)
+        return [_Query(row.id, row.text) for row in rows]
     if options.base_query == "text":
-        return [_behind_separator(row, path) for row in rows]
-    origin_by_id = {row.id: row.metadata.origin_query.strip() for row in rows}
-    if options.base_query == "main":
-        origin_by_id = {row.id: row.metadata.origin_query.strip() for _, row in read_jsonl(paths[options.main], _Query)}
-        if unknown := next((row.id for row in rows if row.id not in origin_by_id), None):
+        return [_variant(row.id, row.text, _behind_separator(row, path)) for row in rows]
+    named_in = paths[options.main] if options.base_query == "main" else path
+    base_by_id = {row.id: row.base for row in rows}
+    if named_in != path:
+        base_by_id = {row.id: row.base for _, row in read_jsonl(named_in, _Query)}
+        if unknown := next((row.id for row in rows if row.id not in base_by_id), None):
             raise DataError(f"{path}: the query '{unknown}' is not in {options.main}, which has the base queries")
-    bases = [origin_by_id[row.id] for row in rows]
-    if "" in bases:
-        where = options.main if options.base_query == "main" else path
-        raise SchemaError(f"{where}: the query '{rows[bases.index('')].id}' has no metadata.origin_query")
-    return bases
+    if without := next((row.id for row in rows if not base_by_id[row.id]), None):
+        raise SchemaError(f"{named_in}: the query '{without}' has no metadata.origin_query")
+    return [_variant(row.id, row.text, base_by_id[row.id]) for row in rows]
+
+
+def _variant(query_id: str, text: str, base: str) -> _Query:
+    return _Query(query_id, text, _Metadata(base))
 
 
 def _behind_separator(row: _Query, path: Path) -> str:
@@ -132,16 +139,15 @@ def _load_hub_copy(task: TaskCard, split: str, copy: OpenedSource) -> Collection
     corpus = read_corpus(paths["corpus"], layout, empty_text=task.empty_text)
     instruction_by_id = dict(_two_columns(paths["instruction"], "query-id", "instruction"))
     rows: list[_Query] = []
-    bases: list[str] = []
     for query_id, query in _two_columns(paths["queries"], _id_column(paths["queries"]), "text"):
         if query_id not in instruction_by_id:
             raise DataError(f"{paths['instruction']}: no instruction for the query '{query_id}'")
-        rows.append(_Query(query_id, f"{instruction_by_id[query_id]} {SEPARATOR} {query}"))
-        bases.append(query.strip())
+        rows.append(_variant(query_id, f"{instruction_by_id[query_id]} {SEPARATOR} {query}", query))
     table = pq.read_table(paths["qrels"], columns=["query-id", "corpus-id", "score"])
-    judgements: Judgements = tuple(table.column(name).to_pylist() for name in table.column_names)  # type: ignore[assignment]
+    query_ids, doc_ids, grades = (table.column(name).to_pylist() for name in ("query-id", "corpus-id", "score"))
+    judgements: Judgements = (query_ids, doc_ids, grades)
     note = f"read from the copy {copy.origin}; the text is put together as in the official files"
-    return _collection(task, split, corpus, rows, bases, judgements, notes=(note,))
+    return _collection(task, split, corpus, rows, judgements, notes=(note,))
 
 
 def _id_column(path: Path) -> str:
@@ -158,20 +164,19 @@ def _collection(
     split: str,
     corpus: TextTable,
     rows: list[_Query],
-    bases: list[str],
     judgements: Judgements,
     *,
     notes: tuple[str, ...] = (),
 ) -> Collection:
     columns = {"id": [row.id for row in rows], "text": [row.text for row in rows]}
-    if any(bases):
-        parts = [_parts(row.text, base) for row, base in zip(rows, bases, strict=True)]
+    if all(row.base for row in rows):
+        parts = [_parts(row.text, row.base) for row in rows]
         if all(parts):
             columns["instruction_part"] = [part[0] for part in parts if part]
             columns["query_part"] = [part[1] for part in parts if part]
     queries = of_split(text_table(columns, empty_text=task.empty_text, where=task.name).table, {"graded": judgements})
     kept = queries.column("id").to_pylist()
-    base_by_id = {row.id: base for row, base in zip(rows, bases, strict=True) if base}
+    base_by_id = {row.id: row.base for row in rows if row.base}
     return Collection(
         name=task.name,
         split=split,
