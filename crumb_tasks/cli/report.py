@@ -1,4 +1,4 @@
-"""``crumb-tasks report``: rankings from MTEB's result files."""
+"""``crumb-tasks report``: rankings from MTEB's result files and from run files, as a page, a table or data."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crumb_tasks.cli._text import add_command
-from crumb_tasks.errors import DataError, UsageError
+from crumb_tasks.cli._text import add_command, add_data_option
+from crumb_tasks.errors import CrumbTasksError, DataError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from crumb_tasks.report import Skipped
+    from crumb_tasks.collection import Collection
+    from crumb_tasks.report import Backings, Ranking, ScoredRun, Skipped, System, TaskViews
 
 _DESCRIPTION = (
     "Rank the models whose result files lie in a folder, by the benchmark's own aggregate, computed again from its "
     "members' results: a stored aggregate is never believed, and a model that lacks a member has no rank. Published "
-    "values stand beside the model only in the setting that is MTEB's for it. Files that cannot be read are named on "
-    "standard error and left out."
+    "values stand beside the model only in the setting that is MTEB's for it. Where results of crumb-tasks run or run "
+    "files give values per query, intervals and what cannot be told apart stand there too. Files that cannot be read "
+    "are named on standard error and left out."
 )
 _MOST_SKIPPED = 10
+_PAGE = ".html"
+_MOST_VIEWED = 3
 
 
 def add_parser(subparsers: Any) -> None:
@@ -30,50 +34,228 @@ def add_parser(subparsers: Any) -> None:
         "--results",
         metavar="DIR",
         type=Path,
-        required=True,
         help="folder with result files, however deep: MTEB's cache, its results repository, one model's folder",
+    )
+    parser.add_argument(
+        "--runs",
+        metavar="[NAME=]FILE",
+        nargs="+",
+        default=[],
+        help="run files in any format that score reads, or folders of them, named after tasks; NAME is the system's "
+        "(default: as the file says, else the folder's)",
     )
     parser.add_argument(
         "--benchmark",
         metavar="NAME",
         action="append",
-        help="benchmark or aggregate, as in 'RAR-b (geometric)'; may be given again (default: all that have results)",
+        help="benchmark, aggregate or task, as in 'RAR-b (geometric)'; may be given again (default: all benchmarks "
+        "that have results)",
     )
     parser.add_argument("--split", metavar="SPLIT", help="split of the results (default: the aggregate's first)")
+    parser.add_argument(
+        "--models",
+        metavar="NAME",
+        nargs="+",
+        help="models that have colours in the page's charts and whose queries it shows (default: the best)",
+    )
+    parser.add_argument(
+        "--queries",
+        metavar="N",
+        type=int,
+        default=3,
+        help="how many queries of each task the page shows where runs and data are there (default: %(default)s)",
+    )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
         type=Path,
-        help="write there: .json (everything), .csv (one ranking) or .md (default: Markdown on standard output)",
+        help="write there: .html (a page), .json (everything), .csv (one ranking) or .md (default: Markdown on "
+        "standard output)",
     )
+    add_data_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the rankings."""
-    from crumb_tasks.report import RENDERERS, find_aggregate_of, rank, ranked_benchmarks, read_results, tasks_of
+    from crumb_tasks.report import RENDERERS, Content, evidence_of, rank, to_html, with_tests
+    from crumb_tasks.sources import written_whole
 
     suffix = ".md" if args.output is None else args.output.suffix.lower()
-    if suffix not in RENDERERS:
-        raise UsageError(f"{args.output}: cannot tell the form from the name; it ends in {', '.join(RENDERERS)}")
-    names = list(dict.fromkeys(args.benchmark or ranked_benchmarks(args.split)))
-    results = read_results(args.results, {task for name in names for task in tasks_of(find_aggregate_of(name))})
+    if suffix not in (known := (_PAGE, *RENDERERS)):
+        raise UsageError(f"{args.output}: cannot tell the form from the name; it ends in {', '.join(known)}")
+    if args.queries < 0:
+        raise UsageError(f"--queries {args.queries} is negative; 0 shows none")
+    if args.results is None and not args.runs:
+        raise UsageError("the following arguments are required: --results, --runs, or both")
+    names, results, backings, collections = _read(args)
     print_skipped(results.skipped)
     rankings = [ranking for name in names if (ranking := rank(name, results, args.split)).rows]
     if not rankings:
         wanted = ", ".join(names) or f"a benchmark with split '{args.split}'"
         raise DataError(
-            f"{args.results} holds no readable result of {wanted}; files are named after tasks, as HellaSwag.json"
+            f"{args.results or 'the runs'} holds no readable result of {wanted}; files are named after tasks, as "
+            "HellaSwag.json"
         )
-    text = RENDERERS[suffix](rankings, results.skipped)
+    rankings = [with_tests(ranking, evidence_of(backings, ranking.aggregate.measure)) for ranking in rankings]
+    if suffix == _PAGE:
+        chosen = _chosen(args.models, rankings)
+        views, notes = _views(rankings, backings, collections, chosen, args.queries)
+        text = to_html(Content(rankings, results.skipped, views, notes, chosen))
+    else:
+        text = RENDERERS[suffix](rankings, results.skipped)
     if args.output is None:
         sys.stdout.write(text)
         return 0
-    from crumb_tasks.sources import written_whole
-
     with written_whole(args.output) as file:
         file.write(text.encode("utf-8"))
     return 0
+
+
+def _read(args: argparse.Namespace) -> tuple[list[str], Any, Backings, dict[tuple[str, str], Collection]]:
+    """Return which benchmarks to rank, all results, what lies behind them, and the collections that were loaded."""
+    from crumb_tasks.report import (
+        Results,
+        find_aggregate_of,
+        ranked_benchmarks,
+        read_backings,
+        read_results,
+        tasks_of,
+        with_runs,
+    )
+
+    names = list(dict.fromkeys(args.benchmark or ranked_benchmarks(args.split)))
+    tasks = {task for name in names for task in tasks_of(find_aggregate_of(name))}
+    results = Results({}, ()) if args.results is None else read_results(args.results, tasks)
+    backings: Backings = {}
+    if args.results is not None:
+        splits = {args.split} if args.split else {find_aggregate_of(name).splits[0] for name in names}
+        for split in sorted(splits):
+            for system, by_task in read_backings(args.results, results, split).items():
+                backings = {**backings, system: {**backings.get(system, {}), **by_task}}
+    if not args.runs:
+        return names, results, backings, {}
+    runs = score_runs(args.runs, args.split)
+    if foreign := next((entry for entry in runs if entry.task.name not in tasks), None):
+        raise UsageError(
+            f"{foreign.path} is a run of {foreign.task.name}, which none of the rankings has; name one that "
+            f"does, as in --benchmark {foreign.task.name}"
+        )
+    collections = {(entry.task.name, entry.scores.split): entry.collection for entry in runs}
+    return names, *with_runs(results, backings, runs), collections
+
+
+def score_runs(given: Sequence[str], split: str | None) -> list[ScoredRun]:
+    """Read and score run files, and all in folders, under the rules of the tasks that their names tell.
+
+    Raises:
+        UsageError: A name tells no task of this package, or a folder is empty.
+        RunError: A file cannot be read or has nothing to do with its task.
+    """
+    from crumb_tasks.cli._runs import Collections, print_notes, score_file
+    from crumb_tasks.report import ScoredRun
+    from crumb_tasks.scoring import MTEB_MEASURES
+
+    options = argparse.Namespace(
+        task=None, qrels=None, max_passage="auto", format="auto", split=split, subset=None, tag=None
+    )
+    collections, found = Collections(), list[ScoredRun]()
+    for name, path in _run_files(given):
+        scored = score_file(path, options, collections, None)
+        card = scored.target.card
+        if card is None:
+            raise UsageError(f"{path}: {scored.target.name} is a task of MTEB; --results reads MTEB's results on it")
+        from crumb_tasks.scoring import score
+
+        measures = dict.fromkeys([*(m.name for m in scored.scores.measures), *MTEB_MEASURES])
+        scores = score(scored.file.run, scored.collection, card, list(measures))
+        print_notes(path, scored.notes)
+        system = name or scored.file.system or Path(path).resolve().parent.name
+        found.append(ScoredRun(system, path, card, scored.file.run, scored.collection, scores))
+    return found
+
+
+def _run_files(given: Sequence[str]) -> list[tuple[str, str]]:
+    """Return name, where one is given, and path of each run file."""
+    found: list[tuple[str, str]] = []
+    for text in given:
+        name, _, path = text.rpartition("=") if not Path(text).exists() else ("", "", text)
+        if not Path(path).is_dir():
+            found.append((name, path))
+            continue
+        inside = sorted(str(file) for file in Path(path).iterdir() if file.is_file() and not file.name.startswith("."))
+        if not inside:
+            raise UsageError(f"{path}: the folder holds no run file")
+        found += [(name or Path(path).resolve().name, file) for file in inside]
+    return found
+
+
+def _chosen(models: Sequence[str] | None, rankings: Sequence[Ranking]) -> dict[str, list[System]]:
+    """Return for each benchmark the systems that were asked for; every name must stand in one of the rankings."""
+    from crumb_tasks.report.charts import MOST_MARKED
+
+    if not models:
+        return {}
+    known = {name for ranking in rankings for row in ranking.rows for name in (row.system.model, row.system.label)}
+    for model in models:
+        if model not in known:
+            raise UsageError(f"--models: no results of '{model}'{did_you_mean(model, known)}")
+    found = {
+        ranking.benchmark: [row.system for row in ranking.rows if {row.system.model, row.system.label} & set(models)]
+        for ranking in rankings
+    }
+    for benchmark, systems in found.items():
+        if len(systems) > MOST_MARKED:
+            raise UsageError(
+                f"--models chooses {len(systems)} rows of {benchmark}, and the charts have {MOST_MARKED} colours; "
+                "name fewer, with their condition where one is meant, as in 'model (instructions none)'"
+            )
+    return {benchmark: systems for benchmark, systems in found.items() if systems}
+
+
+def _views(
+    rankings: Sequence[Ranking],
+    backings: Backings,
+    collections: dict[tuple[str, str], Collection],
+    chosen: dict[str, list[System]],
+    n_queries: int,
+) -> tuple[dict[str, list[TaskViews]], list[str]]:
+    """Return the queries that are shown of each benchmark, and why there are none where runs would be there."""
+    views: dict[str, list[TaskViews]] = {}
+    notes: list[str] = []
+    for ranking in rankings if n_queries else ():
+        systems = chosen.get(ranking.benchmark) or [row.system for row in ranking.rows]
+        for task in ranking.members:
+            of_task = {system: by_task[task] for system in systems if task in (by_task := backings.get(system, {}))}
+            readers = {system: backing.read_run for system, backing in of_task.items() if backing.read_run is not None}
+            if not readers:
+                continue
+            try:
+                shown = dict(list(readers.items())[: len(systems) if chosen else _MOST_VIEWED])
+                found = _view(task, ranking.split, shown, collections, n_queries)
+            except CrumbTasksError as error:
+                notes.append(f"No queries of {task} are shown: {error}")
+                continue
+            views.setdefault(ranking.benchmark, []).append(found)
+    return views, notes
+
+
+def _view(
+    task: str,
+    split: str,
+    readers: dict[System, Any],
+    collections: dict[tuple[str, str], Collection],
+    n_queries: int,
+) -> TaskViews:
+    from crumb_tasks.cards import find_task
+    from crumb_tasks.loaders import load_collection
+    from crumb_tasks.report import view_queries
+
+    card = find_task(task)
+    if (task, split) not in collections:
+        collections[task, split] = load_collection(card, split)
+    runs = {system.label: read() for system, read in readers.items()}
+    return view_queries(card, collections[task, split], runs, n_queries)
 
 
 def print_skipped(skipped: Sequence[Skipped]) -> None:

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from crumb_tasks.aggregates import aggregate_key, aggregate_value, refusal
 from crumb_tasks.aggregators import reduce_nested
-from crumb_tasks.cards import AggregateCard, Published, Reduction, find_benchmark, iter_tasks, read_cards
+from crumb_tasks.cards import AggregateCard, Published, Reduction, TaskCard, find_benchmark, iter_tasks, read_cards
 from crumb_tasks.errors import AggregateError, UsageError, did_you_mean
 from crumb_tasks.measures import mteb_key, parse_measure
 from crumb_tasks.report.gain import Gain, instruction_gains
@@ -35,6 +35,10 @@ class Row:
         published: What the paper reports for this very system and setting.
         rank: 1 for the highest value, the same for equal ones.
         rank_beside: Its rank by each of the other reductions, among the systems that have both.
+        interval: 95 % bootstrap interval of the aggregate, where each member has values per query.
+        not_told_apart: The other systems from which a paired test cannot tell it, where both have values per query.
+        interval_by_member: The same as ``interval`` for single members.
+        level_with_best: Members on which a paired test cannot tell it from the system with the highest value.
     """
 
     system: System
@@ -50,6 +54,10 @@ class Row:
     published: Published | None = None
     rank: int | None = None
     rank_beside: Mapping[str, int | None] = field(default_factory=dict)
+    interval: tuple[float, float] | None = None
+    not_told_apart: tuple[System, ...] | None = None
+    interval_by_member: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    level_with_best: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,8 @@ class Ranking:
         gains: Systems with and without the task's instruction.
         published: The paper's values of the aggregate and what it is made of.
         data_revisions: For each member how many results are on which revision of its data.
+        results: For each system the results that its row is made of; those that may not enter are not among them.
+        n_tested: How many systems the paired tests were made between.
     """
 
     benchmark: str
@@ -94,11 +104,22 @@ class Ranking:
     gains: tuple[Gain, ...]
     published: tuple[Published, ...]
     data_revisions: Mapping[str, Mapping[str, int]]
+    results: Mapping[System, Mapping[str, Result]] = field(default_factory=dict)
+    n_tested: int = 0
 
     @property
     def value_name(self) -> str:
         """Heading of the aggregate's value."""
         return f"{self.aggregate.reduction.mean}_mean"
+
+    def reduced(self, system: System, key: str) -> float | None:
+        """Return another of MTEB's scores under the aggregate's own reduction, ``None`` while a member lacks it."""
+        results = self.results.get(system, {})
+        values = {
+            task: results[task].values_by_split.get(self.split, {}).get(key) if task in results else None
+            for task in self.aggregate.task_names
+        }
+        return _reduced(self.aggregate.reduction, values)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -109,6 +130,8 @@ class Ranking:
 def find_aggregate_of(name: str) -> AggregateCard:
     """Return the aggregate that ranks the benchmark ``name``, or the aggregate of that name.
 
+    A task of this package is an aggregate with one member, reduced by its main measure.
+
     Raises:
         UsageError: There is neither; the message names near ones.
     """
@@ -117,6 +140,8 @@ def find_aggregate_of(name: str) -> AggregateCard:
     if benchmark is None:
         if name in aggregates:
             return aggregates[name]
+        if (task := next((task for task in iter_tasks() if task.name == name), None)) is not None:
+            return _aggregate_of_one(task)
         known = [*ranked_benchmarks(), *aggregates]
         raise UsageError(
             f"no benchmark or aggregate '{name}'{did_you_mean(name, known)} (there are {', '.join(known)})"
@@ -124,6 +149,26 @@ def find_aggregate_of(name: str) -> AggregateCard:
     if benchmark.aggregate is None:
         raise UsageError(f"'{name}' has no aggregate that could rank it; ask for one of its tasks' aggregates")
     return aggregates[benchmark.aggregate]
+
+
+def _aggregate_of_one(task: TaskCard) -> AggregateCard:
+    return AggregateCard(
+        name=task.name,
+        benchmark=task.benchmark,
+        title=task.title,
+        description=task.description,
+        need=task.need,
+        measure=task.main_measure,
+        reduction=Reduction(members=(task.name,)),
+        splits=tuple(task.splits),
+        reported=tuple(measure for measure in ("nDCG@10", "R@100") if measure in task.measures),
+        facts=task.facts,
+        public=task.public,
+        sample=task.sample,
+        license=task.license,
+        paper=task.paper,
+        bibtex=task.bibtex,
+    )
 
 
 def ranked_benchmarks(split: str | None = None) -> list[str]:
@@ -178,6 +223,10 @@ def rank(benchmark: str, results: Results, split: str | None = None) -> Ranking:
                 by_task[task].data_revision or "unknown" for by_task in of_members.values() if task in by_task
             )
             for task in members
+        },
+        results={
+            system: {task: result for task, result in by_task.items() if task not in _refused(card, by_task)}
+            for system, by_task in of_members.items()
         },
     )
 
@@ -245,7 +294,7 @@ def _published(card: AggregateCard, members: Sequence[str]) -> tuple[Published, 
     return tuple(
         value
         for file in read_cards()
-        if card in file.aggregates
+        if card in file.aggregates or any(card.name == task.name for task in file.tasks)
         for value in file.published
         if value.task in named and value.measure in measures
     )

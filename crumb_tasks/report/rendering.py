@@ -80,7 +80,7 @@ def _ranking_object(ranking: Ranking) -> dict[str, Any]:
         "models": [_row_object(ranking, row) for row in ranking.rows],
         "comparisons": [_comparison_object(comparison) for comparison in ranking.comparisons],
         "instruction_gains": [_gain_object(gain) for gain in ranking.gains],
-        "published": list(_published_rows(ranking)),
+        "published": list(published_rows(ranking)),
         "data_revisions": {task: dict(counts) for task, counts in ranking.data_revisions.items()},
     }
 
@@ -93,7 +93,23 @@ def _row_object(ranking: Ranking, row: Row) -> dict[str, Any]:
         **_beside(ranking, row),
         "groups": dict(row.value_by_group),
         "members": dict(row.value_by_member),
+        **_tests(row),
     }
+
+
+def _tests(row: Row) -> dict[str, Any]:
+    """Return what values per query allow to say; nothing where there are none."""
+    found: dict[str, Any] = {}
+    if row.interval is not None:
+        found["interval"] = list(row.interval)
+    if row.not_told_apart is not None:
+        found["not_told_apart"] = [
+            {"model": system.model, "model_revision": system.revision, "condition": system.condition}
+            for system in row.not_told_apart
+        ]
+    if row.interval_by_member:
+        found["member_intervals"] = {task: list(ends) for task, ends in row.interval_by_member.items()}
+    return found
 
 
 def _flat(ranking: Ranking, row: Row) -> dict[str, Any]:
@@ -151,7 +167,7 @@ def _gain_object(gain: Gain) -> dict[str, Any]:
     }
 
 
-def _published_rows(ranking: Ranking) -> Iterator[dict[str, Any]]:
+def published_rows(ranking: Ranking) -> Iterator[dict[str, Any]]:
     """Yield the published values by system, setting and measure."""
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for value in ranking.published:

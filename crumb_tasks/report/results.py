@@ -45,6 +45,11 @@ class System:
         """The experiment as a table shows it."""
         return ", ".join(f"{key} {value}" for key, value in self.experiment) or "native"
 
+    @property
+    def label(self) -> str:
+        """Model and condition in one line."""
+        return f"{self.model} ({self.condition})" if self.experiment else self.model
+
 
 @dataclass(frozen=True)
 class Result:
@@ -55,12 +60,14 @@ class Result:
         data_revision: Revision of the data, ``None`` where the file does not say.
         mteb_version: That wrote it, ``""`` where the file does not say.
         values_by_split: For each split MTEB's scores; what is no finite number is ``None``.
+        seconds: How long the evaluation took, ``None`` where the file does not say.
     """
 
     path: str
     data_revision: str | None
     mteb_version: str
     values_by_split: Mapping[str, Values]
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +160,7 @@ def _read(path: Path, shown: str) -> tuple[str, Result]:
         data_revision=revision if isinstance(revision, str) else None,
         mteb_version=version if isinstance(version, str) else "",
         values_by_split=by_split,
+        seconds=_numbers({"seconds": content.get("evaluation_time")}).get("seconds"),
     )
 
 
