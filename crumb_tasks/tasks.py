@@ -184,6 +184,8 @@ class CardTask(AbsTaskRetrieval):
             num_proc=num_proc,
             timer=timer,
         )
+        if callable(see_corpus := getattr(model, "see_corpus", None)):
+            see_corpus(collection)  # a contextual encoder learns which chunks make up which document
         ranking = rank(model, request)
         if prediction_folder:
             predictions = ranking.run.to_dict(passages=True)

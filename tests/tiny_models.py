@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.models import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
@@ -83,4 +83,24 @@ def write_cross_encoder(folder: Path, *, seed: int = 0) -> Path:
         BertForSequenceClassification(config).save_pretrained(plain)
         BertTokenizerFast(vocab_file=str(vocabulary), model_max_length=64).save_pretrained(plain)
         CrossEncoder(str(plain), device="cpu").save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
+def write_bert_encoder(folder: Path, *, seed: int = 0, length: int = 64) -> Path:
+    """Write a plain BERT of one layer that reads letters, as transformers saves it; its vectors depend on context."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {piece: at for at, piece in enumerate(PIECES)}
+    config = BertConfig(
+        vocab_size=len(PIECES),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=length,
+        initializer_range=0.5,  # so that a token's neighbours show in its vector
+    )
+    torch.manual_seed(seed)
+    with contextlib.redirect_stderr(io.StringIO()):
+        BertModel(config).save_pretrained(folder)
+        BertTokenizerFast(vocab=vocabulary, model_max_length=length).save_pretrained(folder)
     return folder

@@ -89,6 +89,11 @@ def _add_loading(parser: argparse.ArgumentParser) -> None:
     loading.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), help="type of the weights")
     loading.add_argument("--max-seq-length", type=int, metavar="N", help="tokens after which a text is cut")
     loading.add_argument(
+        "--late-chunking",
+        action="store_true",
+        help="read a document once and pool each of its chunks from it (models that average their tokens)",
+    )
+    loading.add_argument(
         "--prompt",
         action="append",
         default=[],
@@ -162,7 +167,8 @@ def _condition(args: argparse.Namespace, cache: WholeFilesCache) -> Condition:
     from crumb_tasks.running.first_stage import open_first_stage
     from crumb_tasks.running.rewriting import read_rewritten
 
-    options = LoadOptions(args.device, args.dtype, args.max_seq_length, parse_prompts(args.prompt))
+    prompts = parse_prompts(args.prompt)
+    options = LoadOptions(args.device, args.dtype, args.max_seq_length, prompts, late_chunking=args.late_chunking)
     return Condition(
         instructions=Instructions.parse(args.instructions),
         rewritten=read_rewritten(args.queries) if args.queries else None,
@@ -227,6 +233,7 @@ def _settings(args: argparse.Namespace, options: LoadOptions) -> Settings:
         "dtype": options.dtype,
         "max_seq_length": options.max_seq_length,
         "prompts": dict(options.prompts),
+        "late_chunking": options.late_chunking,
     }
     encode_kwargs = {"batch_size": args.batch_size or 32}
     return Settings(encode_kwargs, args.num_proc, args.embeddings, recorded)

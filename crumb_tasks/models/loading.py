@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crumb_tasks.errors import UsageError, did_you_mean
 from crumb_tasks.models.conditioned import Observer, conditioned
 from crumb_tasks.models.instructions import Instructions, short_hash
+from crumb_tasks.models.late_chunking import EXPERIMENT, LateChunking
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -27,12 +28,14 @@ class LoadOptions:
         dtype: Of the weights, one of `DTYPES`; by default the model's own.
         max_seq_length: Tokens after which a text is cut; by default the model's own.
         prompts: The model's prefixes for ``query`` and ``document``, in the place of its own.
+        late_chunking: Pool each chunk of a document from the tokens of the whole document.
     """
 
     device: str | None = None
     dtype: str | None = None
     max_seq_length: int | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
+    late_chunking: bool = False
 
     @property
     def experiment(self) -> dict[str, str | int]:
@@ -44,6 +47,8 @@ class LoadOptions:
             found["max_seq_length"] = self.max_seq_length
         if self.prompts:
             found["prompt"] = short_hash("\0".join(f"{key}={text}" for key, text in sorted(self.prompts.items())))
+        if self.late_chunking:
+            found |= EXPERIMENT
         return found
 
 
@@ -114,7 +119,8 @@ class LazyModel:
             model.mteb_model_meta = model.mteb_model_meta.model_copy(
                 update={"experiment_kwargs": self.meta.experiment_kwargs}
             )
-            self._loaded = conditioned(model, self._instructions, self._observe)
+            model = conditioned(model, self._instructions, self._observe)
+            self._loaded = LateChunking(model, self._observe) if self._options.late_chunking else model
         return self._loaded
 
     def _loader_arguments(self) -> dict[str, Any]:
