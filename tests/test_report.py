@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from crumb_tasks.errors import UsageError
-from crumb_tasks.report import RENDERERS, Ranking, find_aggregate_of, rank, ranked_benchmarks, read_results, tasks_of
+from crumb_tasks.report import (
+    RENDERERS,
+    Ranking,
+    find_aggregate_of,
+    rank,
+    ranked_benchmarks,
+    read_results,
+    tasks_of,
+    tasks_with_subsets,
+)
 
 NAME = "RAR-b (multiple choice)"
 TASKS = tasks_of(find_aggregate_of(NAME))
@@ -350,3 +359,27 @@ def test_all_ranked_benchmarks_can_be_asked_for() -> None:
     assert find_aggregate_of("RARbMCR").name == "RARbMCR"
     with pytest.raises(UsageError, match="no benchmark or aggregate 'RAR-b'; did you mean"):
         find_aggregate_of("RAR-b")
+
+
+def test_split_and_subsets_of_a_member_are_those_of_the_card(tmp_path: Path) -> None:
+    """A member on a split of its own, and one subset of two, are never taken for each other."""
+
+    def scores(**value_by_subset: float) -> list[dict[str, object]]:
+        return [{"hf_subset": name, "ndcg_at_10": value} for name, value in value_by_subset.items()]
+
+    task = "BrowseCompPlusRetrieval"
+    both = {"task_name": task, "scores": {"test": scores(gold_and_evidence=0.25, gold_only=0.75)}}
+    half = {"task_name": task, "scores": {"test": scores(gold_only=0.75)}}
+    write(tmp_path, {task: json.dumps(both)}, "org/both")
+    write(tmp_path, {task: json.dumps(half)}, "org/half")
+    results = read_results(tmp_path, {task}, tasks_with_subsets(find_aggregate_of("BrowseCompPlusGold")))
+    values = {
+        name: [row.value for row in rank(name, results).rows]
+        for name in ("BrowseCompPlusGold", "BrowseCompPlusEvidence")
+    }
+
+    assert values == {"BrowseCompPlusGold": [0.75, 0.75], "BrowseCompPlusEvidence": [0.25, None]}
+    marco = {"task_name": "MSMARCO", "scores": {"test": scores(default=0.5), "dev": scores(default=0.25)}}
+    write(tmp_path, {"MSMARCO": json.dumps(marco)}, "org/marco")
+    (row,) = rank("BEIR19", read_results(tmp_path, {"MSMARCO"})).rows
+    assert row.value_by_member["MSMARCO"] == 0.25

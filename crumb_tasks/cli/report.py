@@ -121,15 +121,18 @@ def _read(args: argparse.Namespace) -> tuple[list[str], Any, Backings, dict[tupl
         read_backings,
         read_results,
         tasks_of,
+        tasks_with_subsets,
         with_runs,
     )
 
     names = list(dict.fromkeys(args.benchmark or ranked_benchmarks(args.split)))
-    tasks = {task for name in names for task in tasks_of(find_aggregate_of(name))}
-    results = Results({}, ()) if args.results is None else read_results(args.results, tasks)
+    aggregates = [find_aggregate_of(name) for name in names]
+    tasks = {task for card in aggregates for task in tasks_of(card)}
+    with_subsets = {task for card in aggregates for task in tasks_with_subsets(card)}
+    results = Results({}, ()) if args.results is None else read_results(args.results, tasks, with_subsets)
     backings: Backings = {}
     if args.results is not None:
-        splits = {args.split} if args.split else {find_aggregate_of(name).splits[0] for name in names}
+        splits = {args.split} if args.split else {card.splits[0] for card in aggregates}
         for split in sorted(splits):
             for system, by_task in read_backings(args.results, results, split).items():
                 backings = {**backings, system: {**backings.get(system, {}), **by_task}}

@@ -17,7 +17,16 @@ from crumb_tasks.report.evidence import Backing, Backings, ScoredRun, evidence_o
 from crumb_tasks.report.gain import Gain, instruction_gain
 from crumb_tasks.report.page import Content, to_html
 from crumb_tasks.report.queries import TaskViews, view_queries
-from crumb_tasks.report.ranking import Comparison, Ranking, Row, find_aggregate_of, rank, ranked_benchmarks, tasks_of
+from crumb_tasks.report.ranking import (
+    Comparison,
+    Ranking,
+    Row,
+    find_aggregate_of,
+    rank,
+    ranked_benchmarks,
+    tasks_of,
+    tasks_with_subsets,
+)
 from crumb_tasks.report.rendering import RENDERERS
 from crumb_tasks.report.results import Result, Results, Skipped, System, read_results
 
@@ -46,6 +55,7 @@ __all__ = [
     "read_backings",
     "read_results",
     "tasks_of",
+    "tasks_with_subsets",
     "to_html",
     "view_queries",
     "with_runs",

@@ -80,11 +80,11 @@ def _profile(ranking: Ranking, marked: Sequence[System]) -> Chart | None:
             _scatter(axes, points, color=_SERIES[number], marker=_MARKERS[number], s=30, linewidths=0, zorder=3)
         axes.set_yticks(range(len(tasks)), _without_shared_start(tasks))
         axes.set_ylim(len(tasks) - 0.5, -0.5)
-        axes.set_xlabel(ranking.aggregate.measure)
+        axes.set_xlabel(ranking.aggregate.measured)
         axes.grid(axis="y", color=_LINE, linewidth=0.8)
 
     others = " Grey strokes are the other systems." if len(ranking.rows) > len(marked) else ""
-    caption = f"{ranking.aggregate.measure} on each task; a task without a point has no result.{others}"
+    caption = f"{ranking.aggregate.measured} on each task; a task without a point has no result.{others}"
     return Chart("Profile over the tasks", caption, _svg(paint, 0.27 * len(tasks) + 0.7, "profile"), tuple(marked))
 
 
@@ -103,7 +103,7 @@ def _without_shared_start(names: Sequence[str]) -> list[str]:
 
 
 def _scatters(ranking: Ranking, marked: Sequence[System]) -> Iterator[Chart | None]:
-    measure = ranking.aggregate.measure
+    measure = ranking.aggregate.measured
     quality: dict[System, float | None] = {row.system: row.value for row in ranking.rows}
     mean = "" if len(ranking.aggregate.task_names) == 1 else f", {ranking.aggregate.reduction.mean} mean"
     ndcg, recall = (_by_system(ranking, key) for key in ("ndcg_at_10", "recall_at_100"))

@@ -28,7 +28,7 @@ from crumb_tasks.errors import MissingExtraError
 from crumb_tasks.report.apart import MOST_TESTED
 from crumb_tasks.report.charts import Chart, draw_charts
 from crumb_tasks.report.queries import TaskViews
-from crumb_tasks.report.ranking import Ranking, Row
+from crumb_tasks.report.ranking import Ranking, Row, values_of
 from crumb_tasks.report.rendering import published_rows
 from crumb_tasks.report.results import Result, Skipped, System
 
@@ -180,7 +180,7 @@ def task_facts(name: str, ranking: Ranking) -> TaskFacts:
 def _rules(card: TaskCard | None, name: str, ranking: Ranking) -> Iterator[tuple[str, str]]:
     if card is None:
         yield "Need", ranking.aggregate.need
-        yield "Scored by", f"MTEB, under its own rules; {ranking.aggregate.measure} enters here"
+        yield "Scored by", f"MTEB, under its own rules; {ranking.aggregate.measured} enters here"
         yield "Name in MTEB", name
         return
     yield "Need", card.need
@@ -197,7 +197,7 @@ def _rules(card: TaskCard | None, name: str, ranking: Ranking) -> Iterator[tuple
 
 
 def _found(results: Sequence[Result], ranking: Ranking, name: str) -> Iterator[tuple[str, str]]:
-    values = [result.values_by_split.get(ranking.split, {}) for result in results]
+    values = [values_of(ranking.aggregate, name, result, ranking.split) for result in results]
     yield "Queries in the mean", _distinct(found.get("n_queries") for found in values)
     for key, words in _COUNTS.items():
         counted = [found[key] for found in values if found.get(key) is not None]

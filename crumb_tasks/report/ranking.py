@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from crumb_tasks.aggregates import aggregate_key, aggregate_value, refusal
+from crumb_tasks.aggregates import aggregate_value, member_key, refusal
 from crumb_tasks.aggregators import reduce_nested
 from crumb_tasks.cards import AggregateCard, Published, Reduction, TaskCard, find_benchmark, iter_tasks, read_cards
 from crumb_tasks.errors import AggregateError, UsageError, did_you_mean
@@ -116,7 +116,7 @@ class Ranking:
         """Return another of MTEB's scores under the aggregate's own reduction, ``None`` while a member lacks it."""
         results = self.results.get(system, {})
         values = {
-            task: results[task].values_by_split.get(self.split, {}).get(key) if task in results else None
+            task: values_of(self.aggregate, task, results[task], self.split).get(key) if task in results else None
             for task in self.aggregate.task_names
         }
         return _reduced(self.aggregate.reduction, values)
@@ -187,6 +187,29 @@ def tasks_of(card: AggregateCard) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*card.task_names, *others, *(column.task for column in card.columns)]))
 
 
+def tasks_with_subsets(card: AggregateCard) -> tuple[str, ...]:
+    """Return the members of which named subsets count."""
+    return tuple(task for task, scope in card.scopes.items() if scope.subsets and not isinstance(scope.subsets, str))
+
+
+def values_of(card: AggregateCard, task: str, result: Result, split: str) -> Values:
+    """Return what of a member's result enters: the scores on its split, averaged over the subsets that the card names.
+
+    Nothing where a subset is missing, nor where the card says no more than what kind of subsets count: which ones
+    there must be only MTEB knows.
+    """
+    of = card.split_of(task, split)
+    scope = card.scopes.get(task)
+    if scope is None or not scope.subsets:
+        return result.values_by_split.get(of, {})
+    found = result.values_by_subset.get(of, {})
+    if isinstance(scope.subsets, str) or not all(subset in found for subset in scope.subsets):
+        return {}
+    chosen = [found[subset] for subset in scope.subsets]
+    known = {key: [value for values in chosen if (value := values.get(key)) is not None] for key in chosen[0]}
+    return {key: sum(values) / len(values) if len(values) == len(chosen) else None for key, values in known.items()}
+
+
 def rank(benchmark: str, results: Results, split: str | None = None) -> Ranking:
     """Rank all systems that have a result on a member.
 
@@ -239,8 +262,8 @@ def _row(
     published: Iterable[Published],
 ) -> Row:
     refused = _refused(card, results)
-    by_task = {task: result.values_by_split.get(split, {}) for task, result in results.items() if task not in refused}
-    values = {task: by_task.get(task, {}).get(aggregate_key(card)) for task in tasks_of(card)}
+    by_task = {task: values_of(card, task, result, split) for task, result in results.items() if task not in refused}
+    values = {task: by_task.get(task, {}).get(member_key(card, task)) for task in tasks_of(card)}
     value: float | None = None
     problem, groups, zeros = "", dict[str, float](), tuple[str, ...]()
     try:

@@ -73,7 +73,7 @@ def _ranking_object(ranking: Ranking) -> dict[str, Any]:
     return {
         "benchmark": ranking.benchmark,
         "aggregate": card.name,
-        "measure": card.measure,
+        "measure": card.measured,
         "mean": card.reduction.mean,
         "split": ranking.split,
         "sample": card.sample,
@@ -191,7 +191,7 @@ def published_rows(ranking: Ranking) -> Iterator[dict[str, Any]]:
 def _ranking_parts(ranking: Ranking) -> Iterator[str]:
     card = ranking.aggregate
     yield f"# {_text(ranking.benchmark)}"
-    mean = f"{card.reduction.mean} mean of {card.measure}, split {ranking.split}"
+    mean = f"{card.reduction.mean} mean of {card.measured}, split {ranking.split}"
     yield f"{_text(card.title or card.description)}: {mean}, computed from the members' results."
     if card.sample:
         yield "These are samples for trying things out; their numbers stand beside no published ones."

@@ -60,6 +60,7 @@ class Result:
         data_revision: Revision of the data, ``None`` where the file does not say.
         mteb_version: That wrote it, ``""`` where the file does not say.
         values_by_split: For each split MTEB's scores; what is no finite number is ``None``.
+        values_by_subset: By split and subset the same, where subsets were asked for.
         seconds: How long the evaluation took, ``None`` where the file does not say.
     """
 
@@ -67,6 +68,7 @@ class Result:
     data_revision: str | None
     mteb_version: str
     values_by_split: Mapping[str, Values]
+    values_by_subset: Mapping[str, Mapping[str, Values]] = field(default_factory=dict)
     seconds: float | None = None
 
 
@@ -96,8 +98,14 @@ class Results:
     skipped: tuple[Skipped, ...]
 
 
-def read_results(folder: Path, tasks: Collection[str]) -> Results:
+def read_results(folder: Path, tasks: Collection[str], with_subsets: Collection[str] = ()) -> Results:
     """Read the results on ``tasks`` below ``folder``.
+
+    Args:
+        folder: Where they lie, however deep.
+        tasks: What is read.
+        with_subsets: Tasks of which single subsets count. Of any other task with several the default one is taken,
+            and a file without it is left out.
 
     Raises:
         UsageError: There is no such folder.
@@ -112,7 +120,7 @@ def read_results(folder: Path, tasks: Collection[str]) -> Results:
     for path in _find(folder, frozenset(tasks)):
         shown = path.relative_to(folder).as_posix()
         try:
-            task, result = _read(path, shown)
+            task, result = _read(path, shown, with_subsets)
         except _UnreadableError as error:
             skipped.append(Skipped(shown, str(error)))
             continue
@@ -142,13 +150,17 @@ def _find(folder: Path, tasks: frozenset[str]) -> Iterator[Path]:
         yield from (Path(place, name) for name in sorted(files) if name.endswith(".json") and name[:-5] in tasks)
 
 
-def _read(path: Path, shown: str) -> tuple[str, Result]:
+def _read(path: Path, shown: str, with_subsets: Collection[str]) -> tuple[str, Result]:
     content = _read_json(path)
     scores = content.get("scores")
     task = content.get("task_name", content.get("mteb_dataset_name"))
     if not isinstance(task, str):
         raise _UnreadableError("it names no task, so it is no result of MTEB")
-    if isinstance(scores, dict):
+    by_subset: dict[str, dict[str, Values]] = {}
+    if isinstance(scores, dict) and task in with_subsets:
+        by_subset = {split: _values_of_subsets(entries) for split, entries in scores.items()}
+        by_split = {split: values.get(_SUBSET, {}) for split, values in by_subset.items()}
+    elif isinstance(scores, dict):
         by_split = {split: _values_of_split(split, entries) for split, entries in scores.items()}
     elif "mteb_dataset_name" in content:  # until mteb 1.11 a split stood at the top, with its scores right in it
         by_split = {split: _numbers(value) for split, value in content.items() if isinstance(value, dict)}
@@ -160,6 +172,7 @@ def _read(path: Path, shown: str) -> tuple[str, Result]:
         data_revision=revision if isinstance(revision, str) else None,
         mteb_version=version if isinstance(version, str) else "",
         values_by_split=by_split,
+        values_by_subset=by_subset,
         seconds=_numbers({"seconds": content.get("evaluation_time")}).get("seconds"),
     )
 
@@ -184,22 +197,33 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _values_of_split(split: str, entries: Any) -> Values:
     """Return the scores of the one subset, or of MTEB's default subset where there are more."""
-    by_subset = {
-        str(entry.get("hf_subset", _SUBSET)): entry
-        for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict)
-    }
+    by_subset = _values_of_subsets(entries)
     if not by_subset:
         raise _UnreadableError(f"split '{split}' has no scores")
     if len(by_subset) > 1 and _SUBSET not in by_subset:
         raise _UnreadableError(f"split '{split}' has {len(by_subset)} subsets, of which none is the default")
-    return _numbers(by_subset.get(_SUBSET, next(iter(by_subset.values()))))
+    return by_subset.get(_SUBSET, next(iter(by_subset.values())))
+
+
+def _values_of_subsets(entries: Any) -> dict[str, Values]:
+    return {
+        str(entry.get("hf_subset", _SUBSET)): _numbers(entry)
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict)
+    }
 
 
 def _numbers(scores: Mapping[str, Any]) -> Values:
+    """Return what is a number, also one level down, where a dot stands between the keys."""
+    below = {
+        f"{key}.{inner}": value
+        for key, nested in scores.items()
+        if isinstance(nested, dict)
+        for inner, value in nested.items()
+    }
     return {
         key: float(value) if math.isfinite(value) else None
-        for key, value in scores.items()
+        for key, value in {**scores, **below}.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
 
