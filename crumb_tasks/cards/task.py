@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -231,6 +232,7 @@ class TaskCard(Frozen):
         return self.splits[split]
 
 
+@cache
 def loader_names() -> frozenset[str]:
     """Names of the modules in ``crumb_tasks/loaders`` that load a format, without importing them."""
     return frozenset(path.stem for path in _LOADERS.glob("*.py") if not path.stem.startswith("_"))
