@@ -288,7 +288,7 @@ def _longest(run: Run, collection: Collection) -> tuple[int, NDArray[np.int64]]:
         n_documents = collection.n_documents
         if not n_documents:  # only judgements are known: the corpus has at least what they and the run name
             judged = collection.graded.documents
-            n_documents = len(run.documents) + int((run.documents.find(judged.ids) < 0).sum())
+            n_documents = len(run.documents) + len(judged) - int((judged.find(run.documents.ids) >= 0).sum())
         pool = np.full(len(run), n_documents, dtype=np.int64)
     else:
         sizes = [len(set(collection.candidates.get(query_id, ()))) for query_id in run.query_ids]
