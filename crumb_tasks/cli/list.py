@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [_task_row(task) for card in cards for task in card.tasks]
     rows += [_aggregate_row(aggregate) for card in cards for aggregate in card.aggregates]
+    rows += [_benchmark_row(card, entry) for card in cards for entry in card.benchmarks if _is_all_there_is(card)]
     rows += [(card.name, card.name, "-", "-", NO_RETRIEVAL, card.need) for card in cards if card.no_retrieval]
     width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
     print(table(("NAME", "BENCHMARK", "QUERIES", "CORPUS", "MARKS", "NEED"), rows, width=width))
@@ -98,6 +99,16 @@ def _aggregate_row(card: AggregateCard) -> tuple[str, ...]:
         ", ".join(marks(card)),
         card.need or card.description,
     )
+
+
+def _is_all_there_is(card: Card) -> bool:
+    """Return whether a card's benchmarks are made of MTEB's tasks alone, so that no other row says the need."""
+    return not card.tasks and not card.aggregates
+
+
+def _benchmark_row(card: Card, benchmark: BenchmarkCard) -> tuple[str, ...]:
+    size = f"{len(benchmark.tasks)} tasks" if benchmark.tasks else f"a slice of {benchmark.slice_of}"
+    return (benchmark.name, card.name, "", size, "benchmark", card.need or benchmark.description)
 
 
 def _number(value: int | None) -> str:
