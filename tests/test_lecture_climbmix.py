@@ -17,6 +17,8 @@ from crumb_tasks.errors import DataError, MissingDataError, SchemaError, UsageEr
 from crumb_tasks.exporting import export
 from crumb_tasks.loaders import load_collection
 from crumb_tasks.loaders.cmass import _decode
+from crumb_tasks.report.queries import view_queries
+from crumb_tasks.runs import Run
 
 TASK = "ClimbMixProjectionReranking"
 QUESTION = "Which heron nested where the tower fell?"
@@ -103,7 +105,7 @@ def test_no_decoded_id_leaves_the_loader(root: Path) -> None:
 
 
 def test_texts_are_neither_exported_nor_shown(root: Path, tmp_path: Path) -> None:
-    """Not as a file, not beside a comparison."""
+    """Not as a file, not beside a comparison, not in a report's single queries."""
     collection = load_collection(TASK, data_root=root)
 
     assert collection.queries.column("text").to_pylist() == [QUESTION, QUESTION]
@@ -111,6 +113,8 @@ def test_texts_are_neither_exported_nor_shown(root: Path, tmp_path: Path) -> Non
         export(collection, find_task(TASK), "beir", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert query_texts(collection) == {}
+    views = view_queries(find_task(TASK), collection, {"system": Run.from_dict(collection.graded.to_dict())}, 5)
+    assert (views.n_queries, views.queries) == (2, ())
 
 
 def test_documents_may_be_jsonl(root: Path) -> None:

@@ -121,7 +121,7 @@ class TaskViews:
 
 
 def view_queries(task: TaskCard, collection: Collection, runs: Mapping[str, Run], n_queries: int) -> TaskViews:
-    """Return the queries of ``collection`` that tell most about the systems.
+    """Return the queries of ``collection`` that tell most about the systems; none of texts that stay in memory.
 
     Args:
         task: The rules.
@@ -137,7 +137,7 @@ def view_queries(task: TaskCard, collection: Collection, runs: Mapping[str, Run]
         label: dict(zip(query_ids, found.per_query[measure].tolist(), strict=True)) for label, found in scores.items()
     }
     chosen = sorted(query_ids, key=lambda query_id: _interest([of[query_id] for of in values.values()], query_id))
-    chosen = chosen[:n_queries]
+    chosen = [] if collection.in_memory_only else chosen[:n_queries]
     viewer = _Viewer(task, collection, ranked, chosen)
     return TaskViews(
         task=task.name,
