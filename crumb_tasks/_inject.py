@@ -87,4 +87,4 @@ def guard(name: str, module: ModuleType) -> None:
             problem = f"nothing of it is in {name} ({type(error).__name__}: {problem})"
         if (cause := f"{type(error).__name__}: {error}") not in _logged:
             _logged.add(cause)
-            _logger.warning("crumb_tasks: %s", problem)
+            _logger.warning("%s", problem if problem.startswith("crumb_tasks ") else f"crumb_tasks: {problem}")
