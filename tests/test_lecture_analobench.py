@@ -61,10 +61,12 @@ def test_a_scorer_that_cannot_tell_options_apart_gets_chance(upstream_root: Path
 @pytest.mark.parametrize("sentences", [1, 10, 30])
 @pytest.mark.parametrize("setting", ["Subset", "Full"])
 def test_each_length_is_there_and_sound(upstream_root: Path, setting: str, sentences: int) -> None:
-    """Validation knows the counts and finds nothing."""
+    """Validation knows the counts, finds nothing wrong, and tells of the five items where they are."""
     (report,) = check_task(f"AnaloBenchT1{setting}S{sentences}", data_root=upstream_root)
 
     assert report.n_findings == 0
+    told = [entry.message for entry in report.findings if "q152, q163, q168, q188, q192" in entry.message]
+    assert len(told) == (setting == "Subset")
 
 
 @pytest.mark.slow

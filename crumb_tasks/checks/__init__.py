@@ -87,6 +87,7 @@ def check_task(
 def check_collection(card: TaskCard, collection: Collection, *, texts: bool = True) -> Iterator[Finding]:
     """Yield what can be seen of one loaded split."""
     yield from _check_counts(card, collection)
+    yield from (note("loading", text) for text in collection.notes)
     for family, qrels in collection.qrels.items():
         yield from _check_grades(card, family, qrels)
     yield from _check_dangling(card, collection)
