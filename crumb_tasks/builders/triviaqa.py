@@ -1,10 +1,10 @@
 """TriviaQA as NCI (Wang et al. 2022, arXiv 2206.02743) makes it from the Wikipedia part of triviaqa-rc.
 
-The recipe, from its description: every ``evidence/wikipedia/*.txt`` is a page. Its title is the file's name with
-spaces for underscores, its body the first 10,240 characters of the file with line breaks and tabs as spaces. Titles
-are brought into the form of `normalise_title`; of the pages with one title the first is kept, its place is its id, and its text is
-that title and the body without anything between them. All EntityPages of a question are relevant. The original keeps
-questions in a mapping, so of those with one text the last counts.
+The recipe, from its description: every ``evidence/wikipedia/*.txt`` is a page. Its title is the file's name with spaces
+for underscores, its body the first 10,240 characters of the file with line breaks and tabs as spaces. Titles are
+brought into the form of `normalise_title`; of the pages with one title the first is kept, its place is its id, and its
+text is that title and the body without anything between them. All EntityPages of a question are relevant. The original
+keeps questions in a mapping, so of those with one text the last counts.
 
 Between its steps the original writes tables without quoting and reads them with it. So a title, body or question that
 begins with a quotation mark loses it and its partner; a question whose mark does not close swallows the next one, and
@@ -148,18 +148,18 @@ class _Build:
         with self._questions[split].opened() as stream:
             entries = json_array(stream, "Data", self._questions[split].path)
             rows = _own_rows(entries) if self._is_fixed else _rows_as_read(entries, self._questions[split].path)
-            kept: dict[str, tuple[str, str, list[str]]] = {}
+            kept: dict[str, tuple[str, str, dict[int, None]]] = {}
             n_read = 0
             for number, query_id, query, pages in rows:
                 n_read = number
                 if pages is not None:
-                    kept[query_id if self._is_fixed else query] = (query_id, query, pages)
-        for query_id, query, pages in kept.values():
-            doc_ids = dict.fromkeys(str(self._id_of(name, query_id)) for name in pages)
+                    doc_ids = dict.fromkeys(self._id_of(name, query_id) for name in pages)
+                    kept[query_id if self._is_fixed else query] = (query_id, query, doc_ids)
+        for query_id, query, doc_ids in kept.values():
             if split == "dev":
                 self._checkpoint.add("queries", (query_id, query))
             for doc_id in doc_ids:
-                row = (query_id, doc_id, 1, "") if split == "dev" else (query_id, query, doc_id)
+                row = (query_id, str(doc_id), 1, "") if split == "dev" else (query_id, query, str(doc_id))
                 self._checkpoint.add("qrels" if split == "dev" else "train", row)
         return [n_read, len(kept)]
 
