@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import mteb
@@ -15,6 +16,7 @@ from crumb_tasks.aggregate_tasks import CardAggregate, aggregate_class, reduce_r
 from crumb_tasks.benchmarks import ColumnsBenchmark, benchmark
 from crumb_tasks.cards import BenchmarkCard, Scope, find_aggregate, read_cards
 from crumb_tasks.errors import AggregateError, CardError
+from crumb_tasks.runfiles.qrels import read_qrels
 
 BM25, RANDOM = "mteb/baseline-bm25s", "mteb/baseline-random-encoder"
 MEASURES = {
@@ -148,6 +150,20 @@ def test_label_sets_are_not_averaged() -> None:
         "BrowseCompPlusEvidenceRecall1000": 0.7,
         "BrowseCompPlusGold": 0.1,
     }
+
+
+def test_the_cards_numbers_are_those_of_the_judgements(shared_data: Path) -> None:
+    """830 questions; the lecture's question 234 has five documents of evidence, of which one holds the answer."""
+    folder = shared_data / "browsecomp_plus_qrels"
+    evidence, gold = (read_qrels(folder / f"qrel_{name}.txt") for name in ("evidence", "golds"))
+    (facts,) = (card.facts for card in read_cards() if card.name == "browsecomp_plus")
+
+    assert (len(evidence.codes), len(gold.codes)) == (5064, 2407)
+    for qrels in (evidence, gold):
+        assert len(qrels) == 830
+        assert f"{len(qrels.codes) / 830:.2f}" in facts[0]
+    assert set(evidence.to_dict()["234"]) == {"20653", "30191", "3827", "5120", "67220"}
+    assert set(gold.to_dict()["234"]) == {"30191"}
 
 
 def test_only_subsets_of_two_languages_are_cross_lingual() -> None:

@@ -208,7 +208,6 @@ class BenchmarkCard(Frozen):
     overall: bool = True
     slice_of: str = ""
     types: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
     public: bool = True
     reference: str = ""
     bibtex: str = ""

@@ -79,9 +79,14 @@ def _unit_line(unit: Unit, split: str, published: str) -> Line:
 def _aggregate_line(aggregate: AbsTaskAggregate, split: str, plan: Plan, published: str) -> Line:
     name = aggregate.metadata.name
     members = [task.metadata.name for task in aggregate.tasks]
-    there = [member for member in members if _has_split(plan.results.get(member), split)]
+    card = getattr(aggregate, "card", None)
+    there = [
+        member
+        for member in members
+        if _has_split(plan.results.get(member), split if card is None else card.split_of(member, split))
+    ]
     value = _value(plan.results.get(name), split)
-    scorer = "crumb_tasks" if hasattr(aggregate, "card") else "MTEB"
+    scorer = "MTEB" if card is None else "crumb_tasks"
     missing = [member for member in members if member not in there]
     state = "combined" if value is not None else f"no value without {', '.join(missing)}" if missing else "no value"
     coverage = f"{len(there)}/{len(members)} tasks"
