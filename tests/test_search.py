@@ -405,7 +405,11 @@ def test_each_group_of_queries_is_encoded_with_its_own_prompt() -> None:
         model,
         corpus=corpus_of([[1.0, 0.0], [0.0, 1.0]], ["x", "y"]),
         queries=queries_of([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], ["q0", "q1", "q2"]),
-        query_groups=[(np.array([2, 1]), with_prompt[0]), (np.array([0]), with_prompt[1])],
+        query_groups=[
+            (np.array([2, 1]), with_prompt[0]),
+            (np.array([0]), with_prompt[1]),
+            (np.array([], int), METADATA),
+        ],
         depth=1,
         **SEARCH,
     )
@@ -430,7 +434,7 @@ def test_groups_must_hold_every_query_once() -> None:
 def test_phases_and_pace_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     """The timer has MTEB's phases, the log the documents per second."""
     timer = TimingStack()
-    with caplog.at_level("INFO", logger="crumb_tasks.search.encoder"):
+    with caplog.at_level("INFO", logger="crumb_tasks.search.encoding"):
         search_encoder(
             SpellingEncoder(),
             corpus=corpus_of([[1.0]], ["x"]),

@@ -3,6 +3,7 @@
 The only package that multiplies matrices. One idea a module:
 
 - `encoder`: `search_encoder`, the way from model and corpus to Run
+- `encoding`: the calls of the model, queries by prompt and documents by block
 - `batches`: what the model reads, a torch DataLoader over a block of the Arrow corpus
 - `grid`: the fixed tiles in which scores are computed, for any similarity
 - `order`: ids as ranks, so that the total order is one integer comparison

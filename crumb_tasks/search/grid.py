@@ -96,9 +96,12 @@ def padded(embeddings: Any, height: int) -> Any:
 
 
 def scoring_device(*embeddings: Any) -> torch.device:
-    """Return where to multiply: where embeddings already are, else on a CUDA device with room, else on the CPU."""
+    """Return where to multiply: on the CUDA device where embeddings are or that has room, else on the CPU.
+
+    Other accelerators lack the integer sorts that keep ties exact; their embeddings are copied tile by tile.
+    """
     for found in embeddings:
-        if isinstance(found, torch.Tensor) and found.device.type != "cpu":
+        if isinstance(found, torch.Tensor) and found.device.type == "cuda":
             return found.device
     if torch.cuda.is_available() and torch.cuda.mem_get_info()[0] > _LEAST_FREE:
         return torch.device("cuda")
