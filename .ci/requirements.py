@@ -28,7 +28,13 @@ def main(wanted: str) -> None:
         print(newest_interpreter() or "")
     elif wanted == "without-mteb":
         extras = PROJECT["optional-dependencies"]
-        requirements = [*PROJECT["dependencies"], *extras["measures"], *extras["xlsx"], *extras["test"]]
+        requirements = [
+            *PROJECT["dependencies"],
+            *extras["measures"],
+            *extras["report"],
+            *extras["xlsx"],
+            *extras["test"],
+        ]
         print("\n".join(requirement for requirement in requirements if not is_about_mteb(requirement)))
     elif wanted == "oldest-mteb":
         (supported,) = (entry for entry in PROJECT["dependencies"] if re.match(r"mteb\b", entry))
