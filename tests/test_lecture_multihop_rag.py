@@ -120,6 +120,18 @@ def test_of_a_fact_that_a_boundary_cuts_all_parts_are_relevant(tmp_path: Path) -
     )
 
 
+def test_a_fact_that_is_told_twice_makes_both_chunks_relevant(tmp_path: Path) -> None:
+    """As in the benchmark's evaluation; one of them covers the fact, and the note says that there are such."""
+    articles = [article("x", f"{FOX} {filler('sea', 30)} {FOX}"), article("y", f"Once more: {FOX}")]
+    root = write(tmp_path, [question("?", "inference", evidence("x", FOX))], articles)
+
+    collection = load_collection(CHUNKS, data_root=root)
+
+    assert collection.graded.to_dict() == {"q0": {"a0-0": 1, "a0-1": 1, "a1-0": 1}}
+    assert collection.nuggets == {"q0": {"f0": frozenset({"a0-0", "a0-1", "a1-0"})}}
+    assert collection.notes == ("1 facts stand in several chunks, all of which are relevant",)
+
+
 def test_a_question_whose_evidence_is_not_there_is_not_judged(tmp_path: Path) -> None:
     """Its support could not be complete, so it would count zero for every system."""
     pieces = (evidence("cat", "Sentence 1 of the report"), evidence("gone", "No such thing."))

@@ -32,6 +32,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _SENTENCE_END = re.compile(
     "(?<=[.!?])[\"'\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK})\\]]*\\s+|\\n+"
 )
+_NULL = "null_query"
 _KEY_LENGTH = 24
 _EXAMPLES = 3
 
@@ -78,12 +79,14 @@ class _Judged:
         nuggets: By question its facts and the chunks that hold each whole; empty for articles.
         left_out: Why questions are unjudged → which.
         n_cut: Facts that no chunk holds whole.
+        n_repeated: Facts that several chunks hold whole.
     """
 
     grade_by_doc_by_query: dict[str, dict[str, int]] = field(default_factory=dict)
     nuggets: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     n_cut: int = 0
+    n_repeated: int = 0
 
 
 def files(task: TaskCard, split: str) -> tuple[str, ...]:
@@ -154,7 +157,7 @@ def _judge_chunks(
     )
     judged = _Judged()
     find = _finder(articles)
-    cut_facts: set[str] = set()
+    chunks_by_fact: dict[str, list[str]] = {}
     for query_id, query in query_by_id.items():
         facts = list(dict.fromkeys(_bare(evidence.fact) for evidence in query.evidence_list))
         places = [find(evidence) for evidence in query.evidence_list]
@@ -162,18 +165,19 @@ def _judge_chunks(
             continue
         spans = {fact: spans_by_fact[fact] for fact in facts}
         whole = {fact: [span[0] for span in found if len(span) == 1] for fact, found in spans.items()}
-        cut_facts |= {fact for fact, chunks in whole.items() if not chunks}
+        chunks_by_fact |= whole
         relevant = [whole[fact] or [chunk for span in found for chunk in span] for fact, found in spans.items()]
         judged.grade_by_doc_by_query[query_id] = {chunk: 1 for of_fact in relevant for chunk in of_fact}
         judged.nuggets[query_id] = {f"f{at}": frozenset(chunks) for at, chunks in enumerate(whole.values())}
-    judged.n_cut = len(cut_facts)
+    judged.n_cut = sum(not chunks for chunks in chunks_by_fact.values())
+    judged.n_repeated = sum(len(set(chunks)) > 1 for chunks in chunks_by_fact.values())
     return rows, judged
 
 
 def _is_judged(judged: _Judged, query_id: str, query: _Query, found: Sequence[object | None]) -> bool:
     """Tell whether all of a question's evidence was found; else it is left unjudged for a reason that is noted."""
     judged.grade_by_doc_by_query[query_id] = {}
-    if not query.evidence_list:
+    if not query.evidence_list or query.question_type == _NULL:
         judged.left_out.setdefault(f"have no evidence ({query.question_type})", []).append(query_id)
     elif any(place is None for place in found):
         judged.left_out.setdefault("have evidence that is not in the corpus", []).append(query_id)
@@ -262,3 +266,5 @@ def _notes(judged: _Judged) -> Iterator[str]:
         yield f"{len(query_ids)} questions {reason} and are not judged (such as {shown})"
     if judged.n_cut:
         yield f"{judged.n_cut} facts are cut by a boundary of chunks: all their parts are relevant, none supports them"
+    if judged.n_repeated:
+        yield f"{judged.n_repeated} facts stand in several chunks, all of which are relevant"
