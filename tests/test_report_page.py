@@ -233,6 +233,10 @@ def test_what_luck_explains_is_marked(tmp_path: Path) -> None:
         low, high = row["interval"]
         assert low < row["arithmetic_mean"] < high
         assert table[f"{name}run file"][3] == f"{low:.4f} to {high:.4f}"
+    assert cli.main(["report", "--runs", *runs, "--benchmark", PLAIN, "-o", str(tmp_path / "report.md")]) == 0
+    low, high = rows["alike"]["interval"]
+    line = f"| alike | run file | {rows['alike']['arithmetic_mean']:.4f} | {low:.4f} to {high:.4f} | "
+    assert f"{line}{rows['good']['rank']} |" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert table["goodrun file"][4].strip() == f"≈ #{rows['alike']['rank']}"
     assert table["poorrun file"][4].strip() == "\u2013"
 

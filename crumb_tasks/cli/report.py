@@ -13,7 +13,7 @@ from crumb_tasks.errors import CrumbTasksError, DataError, UsageError, did_you_m
 
 if TYPE_CHECKING:
     from crumb_tasks.collection import Collection
-    from crumb_tasks.report import Backings, Ranking, ScoredRun, Skipped, System, TaskViews
+    from crumb_tasks.report import Backings, Ranking, Results, ScoredRun, Skipped, System, TaskViews
 
 _DESCRIPTION = (
     "Rank the models whose result files lie in a folder, by the benchmark's own aggregate, computed again from its "
@@ -97,7 +97,10 @@ def run(args: argparse.Namespace) -> int:
             f"{args.results or 'the runs'} holds no readable result of {wanted}; files are named after tasks, as "
             "HellaSwag.json"
         )
-    rankings = [with_tests(ranking, evidence_of(backings, ranking.aggregate.measure)) for ranking in rankings]
+    rankings = [
+        with_tests(ranking, evidence_of(backings.get(ranking.split, {}), ranking.aggregate.measure))
+        for ranking in rankings
+    ]
     if suffix == _PAGE:
         chosen = _chosen(args.models, rankings)
         views, notes = _views(rankings, backings, collections, chosen, args.queries)
@@ -112,8 +115,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read(args: argparse.Namespace) -> tuple[list[str], Any, Backings, dict[tuple[str, str], Collection]]:
-    """Return which benchmarks to rank, all results, what lies behind them, and the collections that were loaded."""
+def _read(
+    args: argparse.Namespace,
+) -> tuple[list[str], Results, dict[str, Backings], dict[tuple[str, str], Collection]]:
+    """Return which benchmarks to rank, all results, what lies behind them by split, and the collections of runs."""
     from crumb_tasks.report import (
         Results,
         find_aggregate_of,
@@ -130,22 +135,21 @@ def _read(args: argparse.Namespace) -> tuple[list[str], Any, Backings, dict[tupl
     tasks = {task for card in aggregates for task in tasks_of(card)}
     with_subsets = {task for card in aggregates for task in tasks_with_subsets(card)}
     results = Results({}, ()) if args.results is None else read_results(args.results, tasks, with_subsets)
-    backings: Backings = {}
+    backings: dict[str, Backings] = {}
     if args.results is not None:
         splits = {args.split} if args.split else {card.splits[0] for card in aggregates}
-        for split in sorted(splits):
-            for system, by_task in read_backings(args.results, results, split).items():
-                backings = {**backings, system: {**backings.get(system, {}), **by_task}}
-    if not args.runs:
-        return names, results, backings, {}
+        backings = {split: read_backings(args.results, results, split) for split in sorted(splits)}
     runs = score_runs(args.runs, args.split)
     if foreign := next((entry for entry in runs if entry.task.name not in tasks), None):
         raise UsageError(
             f"{foreign.path} is a run of {foreign.task.name}, which none of the rankings has; name one that "
             f"does, as in --benchmark {foreign.task.name}"
         )
+    for split in sorted({entry.scores.split for entry in runs}):
+        of_split = [entry for entry in runs if entry.scores.split == split]
+        results, backings[split] = with_runs(results, backings.get(split, {}), of_split)
     collections = {(entry.task.name, entry.scores.split): entry.collection for entry in runs}
-    return names, *with_runs(results, backings, runs), collections
+    return names, results, backings, collections
 
 
 def score_runs(given: Sequence[str], split: str | None) -> list[ScoredRun]:
@@ -218,7 +222,7 @@ def _chosen(models: Sequence[str] | None, rankings: Sequence[Ranking]) -> dict[s
 
 def _views(
     rankings: Sequence[Ranking],
-    backings: Backings,
+    backings: dict[str, Backings],
     collections: dict[tuple[str, str], Collection],
     chosen: dict[str, list[System]],
     n_queries: int,
@@ -228,8 +232,9 @@ def _views(
     notes: list[str] = []
     for ranking in rankings if n_queries else ():
         systems = chosen.get(ranking.benchmark) or [row.system for row in ranking.rows]
+        behind = backings.get(ranking.split, {})
         for task in ranking.members:
-            of_task = {system: by_task[task] for system in systems if task in (by_task := backings.get(system, {}))}
+            of_task = {system: by_task[task] for system in systems if task in (by_task := behind.get(system, {}))}
             readers = {system: backing.read_run for system, backing in of_task.items() if backing.read_run is not None}
             if not readers:
                 continue

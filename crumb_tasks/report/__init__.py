@@ -1,6 +1,7 @@
 """From MTEB's result files to a ranking that people can read.
 
 - `results`: the files, read one by one; those that cannot be read are named
+- `members`: which aggregate ranks, and what of a task's result enters
 - `ranking`: aggregates computed again from the members' results, and what belongs beside them
 - `gain`: what an instruction is worth
 - `evidence`: runs and values per query behind the results, from `crumb-tasks run` and from run files
@@ -15,18 +16,10 @@ from __future__ import annotations
 from crumb_tasks.report.apart import Evidence, QueryValues, with_tests
 from crumb_tasks.report.evidence import Backing, Backings, ScoredRun, evidence_of, read_backings, with_runs
 from crumb_tasks.report.gain import Gain, instruction_gain
+from crumb_tasks.report.members import find_aggregate_of, ranked_benchmarks, tasks_of, tasks_with_subsets
 from crumb_tasks.report.page import Content, to_html
 from crumb_tasks.report.queries import TaskViews, view_queries
-from crumb_tasks.report.ranking import (
-    Comparison,
-    Ranking,
-    Row,
-    find_aggregate_of,
-    rank,
-    ranked_benchmarks,
-    tasks_of,
-    tasks_with_subsets,
-)
+from crumb_tasks.report.ranking import Comparison, Ranking, Row, rank
 from crumb_tasks.report.rendering import RENDERERS
 from crumb_tasks.report.results import Result, Results, Skipped, System, read_results
 

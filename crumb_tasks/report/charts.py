@@ -33,6 +33,9 @@ _TIME: Final = (
     "differ from result to result. On the line nothing is both faster and better."
 )
 
+_JUST_ABOVE_ONE: Final = 1.02
+"""Where axes of values up to 1 end, so that a marker at 1 is whole."""
+
 Point = tuple[System, float, float]
 
 
@@ -184,6 +187,12 @@ def _against(
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
         axes.margins(0.08)
+        if diagonal:
+            axes.set(xlim=(0, 1), ylim=(0, 1))
+        elif all(up <= 1 for _, _, up in points):
+            axes.set_ylim(top=min(axes.get_ylim()[1], _JUST_ABOVE_ONE))
+        if not is_cost and all(across <= 1 for _, across, _ in points):
+            axes.set_xlim(right=min(axes.get_xlim()[1], _JUST_ABOVE_ONE))
         axes.grid(color=_LINE, linewidth=0.6)
 
     shown = tuple(system for system in marked if any(system == other for other, _, _ in points))

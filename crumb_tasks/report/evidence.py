@@ -147,7 +147,8 @@ def _system_of(entry: ScoredRun, result: Result, known: Mapping[System, Mapping[
 
 def evidence_of(backings: Backings, measure: str) -> dict[System, dict[str, QueryValues]]:
     """Return the values per query of one measure."""
+    name = parse_measure(measure).name
     return {
-        system: {task: backing.per_query[measure] for task, backing in by_task.items() if measure in backing.per_query}
+        system: {task: backing.per_query[name] for task, backing in by_task.items() if name in backing.per_query}
         for system, by_task in backings.items()
     }

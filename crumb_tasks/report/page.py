@@ -27,8 +27,9 @@ from crumb_tasks.cards.wording import (
 from crumb_tasks.errors import MissingExtraError
 from crumb_tasks.report.apart import MOST_TESTED
 from crumb_tasks.report.charts import Chart, draw_charts
+from crumb_tasks.report.members import values_of
 from crumb_tasks.report.queries import TaskViews
-from crumb_tasks.report.ranking import Ranking, Row, values_of
+from crumb_tasks.report.ranking import Ranking, Row
 from crumb_tasks.report.rendering import published_rows
 from crumb_tasks.report.results import Result, Skipped, System
 

@@ -219,16 +219,35 @@ def _head(ranking: Ranking) -> list[str]:
     mean = ranking.aggregate.reduction.mean.capitalize()
     others = [name for reduction in ranking.aggregate.beside for name in (reduction.name, "rank")]
     columns = [column.name for column in ranking.aggregate.columns]
-    return ["Rank", "Model", "Condition", f"{mean} mean", "Published", *ranking.aggregate.reported, *others, *columns]
+    tests = ["95 % interval", "Not told apart from"] if _has_tests(ranking) else []
+    return [
+        "Rank",
+        "Model",
+        "Condition",
+        f"{mean} mean",
+        *tests,
+        "Published",
+        *ranking.aggregate.reported,
+        *others,
+        *columns,
+    ]
 
 
 def _cells(ranking: Ranking, row: Row) -> list[str]:
     cells = [_number(row.rank), *_system(row), _number(row.value)]
+    if _has_tests(ranking):
+        place = {other.system: other.rank for other in ranking.rows}
+        cells.append(" to ".join(map(_number, row.interval or (None,))))
+        cells.append(", ".join(f"{place[other]}" for other in row.not_told_apart or ()) or "-")
     cells.append(_number(None if row.published is None else row.published.value))
     cells += [_number(row.reported[measure]) for measure in ranking.aggregate.reported]
     for reduction in ranking.aggregate.beside:
         cells += [_number(row.beside[reduction.name]), _number(row.rank_beside.get(reduction.name))]
     return cells + [_number(row.columns[column.name]) for column in ranking.aggregate.columns]
+
+
+def _has_tests(ranking: Ranking) -> bool:
+    return any(row.interval is not None for row in ranking.rows)
 
 
 def _unranked(ranking: Ranking, row: Row) -> list[str]:

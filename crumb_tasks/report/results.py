@@ -159,7 +159,7 @@ def _read(path: Path, shown: str, with_subsets: Collection[str]) -> tuple[str, R
     by_subset: dict[str, dict[str, Values]] = {}
     if isinstance(scores, dict) and task in with_subsets:
         by_subset = {split: _values_of_subsets(entries) for split, entries in scores.items()}
-        by_split = {split: values.get(_SUBSET, {}) for split, values in by_subset.items()}
+        by_split = {split: values.get(_SUBSET) or _only(values) for split, values in by_subset.items()}
     elif isinstance(scores, dict):
         by_split = {split: _values_of_split(split, entries) for split, entries in scores.items()}
     elif "mteb_dataset_name" in content:  # until mteb 1.11 a split stood at the top, with its scores right in it
@@ -203,6 +203,10 @@ def _values_of_split(split: str, entries: Any) -> Values:
     if len(by_subset) > 1 and _SUBSET not in by_subset:
         raise _UnreadableError(f"split '{split}' has {len(by_subset)} subsets, of which none is the default")
     return by_subset.get(_SUBSET, next(iter(by_subset.values())))
+
+
+def _only(values: Mapping[str, Values]) -> Values:
+    return next(iter(values.values())) if len(values) == 1 else {}
 
 
 def _values_of_subsets(entries: Any) -> dict[str, Values]:
