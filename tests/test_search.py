@@ -64,7 +64,7 @@ def collections(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("small_grid")
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["one thread", "four threads", "accelerator"])
 @pytest.mark.parametrize("with_parents", [False, True])
 @settings(deadline=None, max_examples=40)
 @given(generated=collections())
@@ -73,6 +73,7 @@ def test_the_search_equals_float64_brute_force(device: str, *, with_parents: boo
     parents = generated["parents"] if with_parents else None
     query_ids = [f"q{number}" for number in range(len(generated["queries"]))]
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "get_num_threads", lambda: 4 if device == "four threads" else 1)
         if device == "accelerator":
             patch.setattr(
                 encoder,

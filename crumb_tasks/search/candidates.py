@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from crumb_tasks.errors import RunError
-from crumb_tasks.search.grid import BLOCK, Scorer
+from crumb_tasks.search.grid import BLOCK, Scorer, Tile
 from crumb_tasks.search.order import CorpusOrder
 from crumb_tasks.search.topk import NaNScoreError, Ranked, best_of_pairs, pack
 
@@ -83,13 +83,16 @@ class CandidatePairs:
         tiles, starts = np.unique(tile_of_pair[order], return_index=True)
         members = dict(zip(tiles.tolist(), np.split(order, starts[1:]), strict=True))
         stride = int(self._query.max(initial=0)) // height + 1
-        for tile in scorer.tiles(vectors, lambda q, d: d * stride + q in members):
+
+        def take(tile: Tile) -> None:
             pairs = members[tile.documents.start // width * stride + tile.queries.start // height]
             chosen = tile.scores[query[pairs] - tile.queries.start, at[pairs] - tile.documents.start].cpu().numpy()
             if np.isnan(chosen).any():
                 bad = pairs[np.isnan(chosen)][0]
                 raise NaNScoreError(int(query[bad]), int(ordinals[at[bad]]))
             self._keys[first + pairs] = pack(chosen, ordinals[at[pairs]])
+
+        scorer.score(vectors, take, lambda query_tile, document_tile: document_tile * stride + query_tile in members)
 
     def ranked(self, n_queries: int, depth: int, parent_by_ordinal: NDArray[np.int32] | None) -> Ranked:
         """Return the rankings, once every block was scored."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -127,8 +128,7 @@ class _Search:
                 if self.pairs is not None:
                     self.pairs.score(scorer, start, vectors, ordinals)
                 elif top is not None:
-                    for tile in scorer.tiles(vectors):
-                        top.add(tile.queries.start, *_on_host(tile, ordinals))
+                    scorer.score(vectors, partial(_add, top, ordinals))
             except NaNScoreError as error:
                 self._name_nan(error, vectors, ordinals)
         if self.pairs is not None:
@@ -152,9 +152,11 @@ class _Search:
         raise RunError(f"query '{query}', document '{document}': the model's similarity is NaN") from None
 
 
-def _on_host(tile: grid.Tile, ordinals: NDArray[np.int32]) -> tuple[Any, NDArray[np.int32]]:
-    scores = tile.scores[: tile.queries.stop - tile.queries.start]
-    return (scores.numpy() if scores.device.type == "cpu" else scores), ordinals[tile.documents]
+def _add(top: RunningTopK | RunningTopKTorch, ordinals: NDArray[np.int32], tile: grid.Tile) -> None:
+    scores: Any = tile.scores[: tile.queries.stop - tile.queries.start]
+    if scores.device.type == "cpu":
+        scores = scores.numpy()
+    top.add(tile.queries.start, scores, ordinals[tile.documents])
 
 
 def _refuse_nan(vectors: Any, kind: str, ids: Sequence[str]) -> None:

@@ -2,15 +2,19 @@
 
 A matrix product changes in the last bit with the shape of its operands. So queries and documents are cut at the same
 places whatever the number of either, tails are padded with zeros to the full tile, and tiles lie in the same aligned
-memory: a query alone gets the scores that it gets among others, and equal documents get equal scores wherever they
-stand.
+memory, each computed by one thread: a query alone gets the scores that it gets among others, and equal documents get
+equal scores wherever they stand.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,17 +45,22 @@ class Tile:
     scores: torch.Tensor
 
 
+Taker = Callable[[Tile], None]
+Chooser = Callable[[int, int], bool]
+
+
 class Scorer(Protocol):
     """Computes tiles of scores for blocks of document embeddings."""
 
     device: torch.device
     tile: tuple[int, int]
 
-    def tiles(self, block: Any, wanted: Callable[[int, int], bool] | None = None) -> Iterator[Tile]:
-        """Yield the tiles of one block; the scores are overwritten by the next.
+    def score(self, block: Any, take: Taker, wanted: Chooser | None = None) -> None:
+        """Compute the tiles of one block.
 
         Args:
             block: Document embeddings as the model returned them.
+            take: Called with each tile, perhaps by several threads at once; the tile's scores are then overwritten.
             wanted: Tells by (query tile, document tile in the block) which tiles are needed; all when ``None``.
         """
 
@@ -109,7 +118,11 @@ def scoring_device(*embeddings: Any) -> torch.device:
 
 
 class Product:
-    """Cosine and dot product: one matrix product, of normalised vectors for the cosine."""
+    """Cosine and dot product: one matrix product, of normalised vectors for the cosine.
+
+    On a CPU every thread computes tiles of its own: threads that share a tile would wait for each other at its end, a
+    thousand times a second, and much longer where the machine has other work.
+    """
 
     def __init__(self, queries: Any, *, cosine: bool, device: torch.device) -> None:
         self.device = device
@@ -119,8 +132,8 @@ class Product:
         height = -(-self._n_queries // self.tile[0]) * self.tile[0]
         self._queries = torch.zeros((height, dimension), dtype=torch.float32, device=device)
         self._load(queries, self._queries)
-        self._documents = torch.zeros((self.tile[1], dimension), dtype=torch.float32, device=device)
-        self._scores = torch.empty(self.tile, dtype=torch.float32, device=device)
+        self._own = threading.local()
+        self._pool: ThreadPoolExecutor | None = None
 
     def _load(self, vectors: Any, into: torch.Tensor) -> None:
         target = into[: n_rows(vectors)]
@@ -128,21 +141,64 @@ class Product:
         if self._cosine:
             target.div_(torch.linalg.vector_norm(target, dim=1, keepdim=True).clamp_min_(1e-12))
 
-    def tiles(self, block: Any, wanted: Callable[[int, int], bool] | None = None) -> Iterator[Tile]:
-        """Yield the tiles of one block; see `Scorer`."""
+    def score(self, block: Any, take: Taker, wanted: Chooser | None = None) -> None:
+        """Compute the tiles of one block; see `Scorer`."""
+        todo = list(_needed(n_rows(block), len(self._queries) // self.tile[0], self.tile[1], wanted))
+        if self.device.type != "cpu":
+            for start, chosen in todo:
+                self._score_column(block, take, start, chosen)
+            return
+        with _one_thread_each() as n_threads:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(min(n_threads, BLOCK // self.tile[1]), "scores")
+            starts, chosen_by_start = [start for start, _ in todo], [chosen for _, chosen in todo]
+            for _ in self._pool.map(partial(self._score_column, block, take), starts, chosen_by_start):
+                pass  # raises what a thread raised
+
+    def _score_column(self, block: Any, take: Taker, start: int, chosen: Sequence[int]) -> None:
+        """Compute the tiles of a column: some documents, for the queries of the ``chosen`` tiles."""
+        documents, scores = self._buffers()
         height, width = self.tile
-        for at, start in enumerate(range(0, n_rows(block), width)):
-            chosen = [q for q in range(len(self._queries) // height) if wanted is None or wanted(q, at)]
-            if not chosen:
-                continue
-            vectors = block[start : start + width]
-            self._documents[len(vectors) :] = 0
-            self._load(vectors, self._documents)
-            for query_tile in chosen:
-                first = query_tile * height
-                torch.mm(self._queries[first : first + height], self._documents.T, out=self._scores)
-                last = min(first + height, self._n_queries)
-                yield Tile(slice(first, last), slice(start, start + len(vectors)), self._scores)
+        vectors = block[start : start + width]
+        documents[len(vectors) :] = 0
+        self._load(vectors, documents)
+        for query_tile in chosen:
+            first = query_tile * height
+            torch.mm(self._queries[first : first + height], documents.T, out=scores)
+            last = min(first + height, self._n_queries)
+            take(Tile(slice(first, last), slice(start, start + len(vectors)), scores))
+
+    def _buffers(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return this thread's documents and scores."""
+        found: tuple[torch.Tensor, torch.Tensor] | None = getattr(self._own, "buffers", None)
+        if found is None:
+            shape = (self.tile[1], self._queries.shape[1])
+            found = self._own.buffers = (
+                torch.zeros(shape, device=self.device),
+                torch.empty(self.tile, device=self.device),
+            )
+        return found
+
+
+def _needed(
+    n_documents: int, n_query_tiles: int, width: int, wanted: Chooser | None
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield each column of tiles with the query tiles that are wanted of it, if any."""
+    for at, start in enumerate(range(0, n_documents, width)):
+        chosen = [tile for tile in range(n_query_tiles) if wanted is None or wanted(tile, at)]
+        if chosen:
+            yield start, chosen
+
+
+@contextlib.contextmanager
+def _one_thread_each() -> Iterator[int]:
+    """Have torch use one thread for each product; the value is how many threads the user allows."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield n_threads
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 class Declared:
@@ -159,19 +215,18 @@ class Declared:
         ]
         self._scores = torch.zeros(self.tile, dtype=torch.float32, device=device)
 
-    def tiles(self, block: Any, wanted: Callable[[int, int], bool] | None = None) -> Iterator[Tile]:
-        """Yield the tiles of one block; see `Scorer`."""
+    def score(self, block: Any, take: Taker, wanted: Chooser | None = None) -> None:
+        """Compute the tiles of one block, one after the other; see `Scorer`."""
         height, width = self.tile
-        for at, start in enumerate(range(0, n_rows(block), width)):
-            chosen = [q for q in range(len(self._queries)) if wanted is None or wanted(q, at)]
-            documents = rows_of(block, start, start + width) if chosen else None
-            length = min(width, n_rows(block) - start)
+        for start, chosen in _needed(n_rows(block), len(self._queries), width, wanted):
+            documents = padded(rows_of(block, start, start + width), width)
+            stop = min(start + width, n_rows(block))
             for query_tile in chosen:
                 first = query_tile * height
-                scores = torch.as_tensor(self._similarity(self._queries[query_tile], padded(documents, width)))
+                scores = torch.as_tensor(self._similarity(self._queries[query_tile], documents))
                 self._scores[: scores.shape[0], : scores.shape[1]] = scores
                 last = min(first + height, self._n_queries)
-                yield Tile(slice(first, last), slice(start, start + length), self._scores)
+                take(Tile(slice(first, last), slice(start, stop), self._scores))
 
 
 def choose_scorer(model: Any, queries: Any, block: Any) -> Scorer:

@@ -12,6 +12,7 @@ stays. Documents may straddle blocks and the corpus needs no order.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,10 +94,12 @@ class RunningTopK:
         self._fill = np.zeros(n_queries, dtype=np.int64)
         self._least = np.full(n_queries, EMPTY, dtype=np.int64)
         self._threshold = np.full(n_queries, -np.inf, dtype=np.float32)
-        self._below = np.ones(tile, dtype=np.bool_)
+        self._tile = tile
+        self._own = threading.local()
+        self._locks = [threading.Lock() for _ in range(0, n_queries, tile[0])]
 
     def add(self, first_query: int, scores: NDArray[np.float32], ordinals: NDArray[np.int32]) -> None:
-        """Take the scores of some queries for some documents.
+        """Take the scores of some queries for some documents; several threads may do so at once.
 
         Args:
             first_query: Position of the first query of the tile; query ``first_query + i`` is row ``i``.
@@ -118,11 +121,17 @@ class RunningTopK:
         if len(keys) * _FLOOD > scores.size:  # of the scores that equal the threshold, those with the lower id may go
             kept = keys > self._least[rows + first_query]
             rows, keys = rows[kept], keys[kept]
-        self._append(slice(first_query, first_query + len(scores)), rows, keys)
+        with self._locks[first_query // self._tile[0]]:
+            self._append(slice(first_query, first_query + len(scores)), rows, keys)
 
     def _passing(self, first_query: int, scores: NDArray[np.float32], n_columns: int) -> NDArray[np.int64]:
-        """Return the flat positions in the tile of the scores that are not below their query's threshold, NaN too."""
-        below = self._below[: len(scores)]
+        """Return the flat positions in the tile of the scores that are not below their query's threshold, NaN too.
+
+        Another thread may raise the threshold meanwhile: then some pass that need not.
+        """
+        if not hasattr(self._own, "below"):
+            self._own.below = np.empty(self._tile, dtype=np.bool_)
+        below: NDArray[np.bool_] = self._own.below[: len(scores)]
         thresholds = self._threshold[first_query : first_query + len(scores), np.newaxis]
         np.less(scores, thresholds, out=below)
         below[:, n_columns:] = True
