@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nci_data import read_table
 
-from crumb_tasks.builders import checkpoint, natural_questions, triviaqa
+from crumb_tasks.builders import build, checkpoint, find_buildable, natural_questions, triviaqa
 from crumb_tasks.builders.bert_titles import normalise_title, vocabulary_characters
 from crumb_tasks.builders.natural_questions import PageReader
 from crumb_tasks.errors import DataError, SchemaError, UsageError
@@ -234,6 +234,8 @@ def test_a_manifest_says_what_came_of_what(tmp_path: Path) -> None:
         ),
         (['{"example_id": 1}'], r":1: Object missing required field `question_text`", SchemaError),
         ([train_line(1, "a", "b"), "{"], r":2: not a JSON object", DataError),
+        ([train_line(1, "a", "b"), '{"x": ' + "[" * 200_000], r":2: the JSON nests too deep", DataError),
+        ([], "train.*: no example in it", DataError),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, train: list[str], problem: str, error: type[Exception]) -> None:
@@ -251,6 +253,20 @@ def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
     with pytest.raises(DataError, match="cut short or broken"):
+        build_nq(raw, tmp_path / "out")
+
+
+def test_damaged_data_are_named(tmp_path: Path) -> None:
+    """A byte that changed on the way shows in the deflate data before the checksum is read; text may be no UTF-8."""
+    raw = write_nq(tmp_path / "raw", (train_line(number, f"t{number}", "x" * 500) for number in range(200)), [])
+    path = raw / "v1.0-simplified_simplified-nq-train.jsonl.gz"
+    path.write_bytes(path.read_bytes()[:10] + b"\xff" * 50)
+
+    with pytest.raises(DataError, match=r"train\.jsonl\.gz: .*broken before byte 60 \(Error -3"):
+        build_nq(raw, tmp_path / "out")
+
+    path.write_bytes(gzip.compress(b'{"example_id": 1, "question_text": "\xeb", "document_text": ""}\n'))
+    with pytest.raises(DataError, match=r"train\.jsonl\.gz:1: not a JSON object in UTF-8"):
         build_nq(raw, tmp_path / "out")
 
 
@@ -349,9 +365,10 @@ def question(number: int, text: str, pages: Sequence[str]) -> dict[str, Any]:
 
 
 def write_trivia(
-    folder: Path, pages: dict[str, str], *, dev: Sequence[dict[str, Any]], train: Sequence[dict[str, Any]] = ()
+    folder: Path, pages: dict[str, str], *, dev: Sequence[dict[str, Any]], train: Sequence[dict[str, Any]] | None = None
 ) -> Path:
-    """Write a folder like triviaqa-rc."""
+    """Write a folder like triviaqa-rc; without ``train``, with one question there."""
+    train = [question(0, "of train", [min(pages)])] if train is None else train
     for name, text in pages.items():
         path = folder / "evidence" / "wikipedia" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -439,14 +456,50 @@ def test_a_question_about_a_missing_page_is_refused(tmp_path: Path) -> None:
         build_trivia(raw, tmp_path / "out")
 
 
-@pytest.mark.parametrize("content", ['{"Data": [{"Question"', '{"Other": []}', "[]", '{"Data": 3}'])
-def test_broken_questions_are_named(tmp_path: Path, content: str) -> None:
-    """The file is named, whether it is cut short or another one."""
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"Data": [{"Question"', "entry 1 of 'Data' is cut short"),
+        (b'{"Other": []}', "no list 'Data'"),
+        (b"[]", "no list 'Data'"),
+        (b'{"Data": 3}', "no list 'Data'"),
+        (b'{"Data": []}', "no question in 'Data'"),
+        (b'{"Data": [{"QuestionId": "t", "EntityPages": []}]}', "entry 1 .* missing required field `Question`"),
+        (b'{"Data": [{"Question": null, "QuestionId": "t", "EntityPages": []}]}', "entry 1 .* got `null`"),
+        (b'{"Data": [{"Question": "q", "QuestionId": "t", "EntityPages": [{}]}]}', "entry 1 .*`Filename`"),
+        (b'{"Data": [{"Question": "\\ud800", "QuestionId": "t", "EntityPages": []}]}', "entry 1 .*surrogates"),
+        (b'{"Data": [[]]}', "entry 1 .* got `array`"),
+        (b'{"Data": [{"Question": "\xeb"}]}', "not UTF-8 .* behind .*Question"),
+        (b'{"Data": [' + b"[" * 200_000, "entry 1 of 'Data' nests too deep"),
+        (
+            b'{"Data": [{"Question": "\\"' + b"x" * 200_000 + b'", "QuestionId": "t", "EntityPages": []}]}',
+            "entry 1 .* does not close in time",
+        ),
+    ],
+)
+def test_broken_questions_are_named(tmp_path: Path, content: bytes, problem: str) -> None:
+    """The file and the place are named, whatever is wrong, in one line."""
     raw = write_trivia(tmp_path / "raw", {"a.txt": "x"}, dev=[])
-    (raw / "qa" / "wikipedia-dev.json").write_text(content, encoding="utf-8")
+    (raw / "qa" / "wikipedia-dev.json").write_bytes(content)
 
-    with pytest.raises(DataError, match=r"wikipedia-dev\.json"):
+    with pytest.raises(DataError, match=rf"wikipedia-dev\.json: {problem}") as caught:
         build_trivia(raw, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_build_from_other_files_is_no_build_that_was_there(tmp_path: Path) -> None:
+    """Names, sizes and hashes of the input are compared; pages by their number and size."""
+    task = find_buildable("TriviaQANCI", is_fixed=False)
+    first = write_trivia(tmp_path / "first", {"a.txt": "x"}, dev=[question(1, "one", ["a.txt"])])
+    other = write_trivia(tmp_path / "other", {"a.txt": "x"}, dev=[question(1, "two", ["a.txt"])])
+    longer = write_trivia(tmp_path / "longer", {"a.txt": "xx"}, dev=[question(1, "one", ["a.txt"])])
+    build(task, first, tmp_path)
+
+    assert build(task, first, tmp_path)[2]
+    with pytest.raises(UsageError, match=r"from other files than those in .*other \(wikipedia-dev\.json\)"):
+        build(task, other, tmp_path)
+    with pytest.raises(UsageError, match=r"\(evidence/wikipedia\)"):
+        build(task, longer, tmp_path)
 
 
 MEASURED = """

@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from crumb_tasks.cards import TaskCard, iter_tasks
 from crumb_tasks.errors import UsageError, did_you_mean
-from crumb_tasks.loaders._manifest import MANIFEST, Manifest, read_manifest
+from crumb_tasks.loaders._manifest import MANIFEST, Manifest, read_manifest, sha256_of
 
 __all__ = ["build", "buildable_tasks", "find_buildable"]
 
@@ -56,8 +56,8 @@ def build(task: TaskCard, raw: Path, root: Path) -> tuple[Manifest, Path, bool]:
         What was built, where, and whether it had been there already.
 
     Raises:
-        UsageError: ``raw`` lacks a file, or another build lies where this one would go.
-        DataError: A raw file is broken.
+        UsageError: ``raw`` lacks a file, or another build, or one from other files, lies where this one would go.
+        DataError: A raw file is broken, or holds nothing.
     """
     target = root / str(task.source.path)
     if not raw.is_dir():
@@ -68,9 +68,29 @@ def build(task: TaskCard, raw: Path, root: Path) -> tuple[Manifest, Path, bool]:
     if (target / MANIFEST).is_file():
         manifest = read_manifest(target / MANIFEST)
         if manifest.recipe == recipe and manifest.version == builder.VERSION:
+            if other := ", ".join(_other_inputs(manifest, builder.find_inputs(raw))):
+                raise UsageError(
+                    f"{target} holds a build from other files than those in {raw} ({other}); remove it or choose "
+                    "another --to"
+                )
             return manifest, target, True
         raise UsageError(
             f"{target} holds a build by the recipe '{manifest.recipe}', version {manifest.version}; remove it or "
             "choose another --to"
         )
     return builder.build(raw, target, recipe=recipe, is_fixed=recipe.endswith("-fixed")), target, False
+
+
+def _other_inputs(manifest: Manifest, inputs: Mapping[str, Path]) -> Iterator[str]:
+    """Yield the names of inputs that are not those of the manifest, which are compared by name, size and hash."""
+    built = {file.name: file for file in manifest.inputs}
+    yield from sorted(built.keys() ^ inputs.keys())
+    for name, path in inputs.items():
+        if name not in built:
+            continue
+        pages = [page for page in path.iterdir() if page.name.endswith(".txt")] if path.is_dir() else [path]
+        is_same = sum(page.stat().st_size for page in pages) == built[name].bytes
+        if path.is_dir():
+            is_same = is_same and len(pages) == built[name].rows
+        if not is_same or (built[name].sha256 and sha256_of(path) != built[name].sha256):
+            yield name

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,8 +67,10 @@ class RawFile:
                 yield stream
                 while packed.read(_BLOCK):
                     pass
-            except (EOFError, gzip.BadGzipFile) as error:
-                raise DataError(f"{self.path}: the gzip file is cut short or broken ({error})") from error
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise DataError(
+                    f"{self.path}: the gzip file is cut short or broken before byte {digested.n_bytes} ({error})"
+                ) from error
             self._sha256 = digested.sha256.hexdigest()
 
     def described(self, rows: int) -> BuiltFile:
@@ -75,20 +78,20 @@ class RawFile:
         return BuiltFile(self.path.name, self.path.stat().st_size, self._sha256 or sha256_of(self.path), rows)
 
 
-def json_array(stream: IO[bytes], key: str, where: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of the list under ``key`` at the top of a JSON file, without holding the file in memory.
+def json_array(stream: IO[bytes], key: str, where: Path) -> Iterator[Any]:
+    """Yield the entries of the list under ``key`` at the top of a JSON file, without holding the file in memory.
 
     What stands before the list must be short.
 
     Raises:
-        DataError: The file is cut short, is no JSON, or has no such list.
+        DataError: The file is cut short, is no JSON in UTF-8, nests too deep, or has no such list.
     """
     text = io.TextIOWrapper(stream, encoding="utf-8")
     decode = json.JSONDecoder().raw_decode
-    buffer = text.read(_BLOCK)
+    buffer = _block_of(text, where)
     if (begin := re.search(rf'"{key}"\s*:\s*\[', buffer)) is None:
         raise DataError(f"{where}: no list '{key}' in it")
-    at = begin.end()
+    at, number = begin.end(), 1
     while True:
         at = _BETWEEN.match(buffer, at).end()  # type: ignore[union-attr] # it matches nothing too
         if buffer.startswith("]", at):
@@ -96,9 +99,20 @@ def json_array(stream: IO[bytes], key: str, where: Path) -> Iterator[dict[str, A
             return
         try:
             entry, at = decode(buffer, at)
+        except RecursionError as error:
+            raise DataError(f"{where}: entry {number} of '{key}' nests too deep") from error
         except ValueError as error:
-            if not (more := text.read(_BLOCK)):
-                raise DataError(f"{where}: cut short, or not JSON ({error})") from error
+            if not (more := _block_of(text, where)):
+                raise DataError(f"{where}: entry {number} of '{key}' is cut short, or not JSON ({error})") from error
             buffer, at = buffer[at:] + more, 0
         else:
             yield entry
+            number += 1
+
+
+def _block_of(text: io.TextIOWrapper, where: Path) -> str:
+    try:
+        return text.read(_BLOCK)
+    except UnicodeDecodeError as error:
+        near = error.object[max(error.start - 30, 0) : error.start].decode("utf-8", "replace")
+        raise DataError(f"{where}: not UTF-8 ({error.reason} behind {near!r})") from error

@@ -148,6 +148,11 @@ def find_raw(folder: Path) -> dict[str, RawFile]:
     return found
 
 
+def find_inputs(raw: Path) -> dict[str, Path]:
+    """Return what a build reads, by its name in the manifest; errors as `find_raw`."""
+    return {file.path.name: file.path for file in find_raw(raw).values()}
+
+
 def build(raw: Path, target: Path, *, recipe: str, is_fixed: bool) -> Manifest:
     """Build the collection; see the module for how.
 
@@ -212,6 +217,8 @@ class _Build:
             self._n_read[split] += 1
             if self._checkpoint.is_due:
                 self._checkpoint.save(self._state())
+        if not self._n_read[split]:
+            raise DataError(f"{self._files[split].path}: no example in it; download it again")
 
     def _add(self, split: str, number: int, example: Example) -> None:
         page = example.page
@@ -252,3 +259,7 @@ def _examples(stream: IO[bytes], path: Path, *, skip: int) -> Iterator[tuple[int
             raise SchemaError(f"{path}:{number}: {error}") from error
         except msgspec.DecodeError as error:
             raise DataError(f"{path}:{number}: not a JSON object in UTF-8 ({error})") from error
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}:{number}: not a JSON object in UTF-8 ({error.reason})") from error
+        except RecursionError as error:
+            raise DataError(f"{path}:{number}: the JSON nests too deep") from error

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from crumb_tasks.builders.bert_titles import normalise_title
 from crumb_tasks.builders.checkpoint import Checkpoint
 from crumb_tasks.builders.input import RawFile, json_array
@@ -42,6 +44,22 @@ _UNCLOSED = (
 )
 
 
+def find_inputs(raw: Path) -> dict[str, Path]:
+    """Return what a build reads, by its name in the manifest.
+
+    Raises:
+        UsageError: Files are missing.
+    """
+    missing = [str(path) for path in (_EVIDENCE, *_QUESTIONS.values()) if not (raw / path).exists()]
+    if missing:
+        archive = " Unpack it first: tar -xzf triviaqa-rc.tar.gz." if any(raw.glob("*.tar.gz")) else ""
+        raise UsageError(
+            f"{raw}: {', '.join(missing)} of triviaqa-rc is missing.{archive} The archive is at "
+            "https://nlp.cs.washington.edu/triviaqa/"
+        )
+    return {_EVIDENCE.as_posix(): raw / _EVIDENCE} | {path.name: raw / path for path in _QUESTIONS.values()}
+
+
 def build(raw: Path, target: Path, *, recipe: str, is_fixed: bool) -> Manifest:
     """Build the collection; see the module for how.
 
@@ -53,15 +71,9 @@ def build(raw: Path, target: Path, *, recipe: str, is_fixed: bool) -> Manifest:
 
     Raises:
         UsageError: Files are missing.
-        DataError: A question names a page that is not there, or a file is no UTF-8 or no JSON.
+        DataError: A question names a page that is not there, or a file is no UTF-8, no JSON or has no question.
     """
-    missing = [str(path) for path in (_EVIDENCE, *_QUESTIONS.values()) if not (raw / path).exists()]
-    if missing:
-        archive = " Unpack it first: tar -xzf triviaqa-rc.tar.gz." if any(raw.glob("*.tar.gz")) else ""
-        raise UsageError(
-            f"{raw}: {', '.join(missing)} of triviaqa-rc is missing.{archive} The archive is at "
-            "https://nlp.cs.washington.edu/triviaqa/"
-        )
+    find_inputs(raw)
     return _Build(raw, target, recipe, is_fixed=is_fixed).run()
 
 
@@ -146,7 +158,7 @@ class _Build:
     def _add_questions(self, split: str) -> list[int]:
         """Add the questions of one split; return how many were read and how many kept."""
         with self._questions[split].opened() as stream:
-            entries = json_array(stream, "Data", self._questions[split].path)
+            entries = _questions(json_array(stream, "Data", self._questions[split].path), self._questions[split].path)
             rows = _own_rows(entries) if self._is_fixed else _rows_as_read(entries, self._questions[split].path)
             kept: dict[str, tuple[str, str, dict[int, None]]] = {}
             n_read = 0
@@ -155,6 +167,8 @@ class _Build:
                 if pages is not None:
                     doc_ids = dict.fromkeys(self._id_of(name, query_id) for name in pages)
                     kept[query_id if self._is_fixed else query] = (query_id, query, doc_ids)
+        if not n_read:
+            raise DataError(f"{self._questions[split].path}: no question in 'Data'; unpack the archive again")
         for query_id, query, doc_ids in kept.values():
             if split == "dev":
                 self._checkpoint.add("queries", (query_id, query))
@@ -173,33 +187,61 @@ Row = tuple[int, str, str, list[str] | None]
 """How many questions were read so far, id, text, and its pages; no pages where the question is dropped."""
 
 
-def _own_rows(entries: Iterator[dict[str, Any]]) -> Iterator[Row]:
+class _Page(msgspec.Struct):
+    filename: str = msgspec.field(name="Filename")
+
+
+class _Question(msgspec.Struct):
+    query_id: str = msgspec.field(name="QuestionId")
+    text: str = msgspec.field(name="Question")
+    entity_pages: list[_Page] = msgspec.field(name="EntityPages")
+
+    @property
+    def pages(self) -> list[str]:
+        return [page.filename for page in self.entity_pages]
+
+
+def _questions(entries: Iterator[Any], path: Path) -> Iterator[_Question]:
     for number, entry in enumerate(entries, start=1):
-        yield number, str(entry["QuestionId"]), entry["Question"], _pages(entry)
+        try:
+            question = msgspec.convert(entry, _Question)
+            "".join((question.query_id, question.text, *question.pages)).encode()
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            raise DataError(f"{path}: entry {number} of 'Data' is no question of triviaqa-rc ({error})") from error
+        yield question
 
 
-def _rows_as_read(entries: Iterator[dict[str, Any]], path: Path) -> Iterator[Row]:
+def _own_rows(entries: Iterator[_Question]) -> Iterator[Row]:
+    for number, entry in enumerate(entries, start=1):
+        yield number, entry.query_id, entry.text, entry.pages
+
+
+def _rows_as_read(entries: Iterator[_Question], path: Path) -> Iterator[Row]:
     """Yield the questions as a reader of quoted tables understands lines that nobody quoted."""
-    last: list[Any] = [0, {}]
+    number = 0
+    entry: _Question
 
     def lines() -> Iterator[str]:
-        for number, entry in enumerate(entries, start=1):
-            last[:] = number, entry
-            yield from io.StringIO(f"{entry['Question']}\t{entry['QuestionId']}\n".replace("\r", "\n"))
+        nonlocal number, entry
+        for entry in entries:
+            number += 1
+            yield from io.StringIO(f"{entry.text}\t{entry.query_id}\n".replace("\r", "\n"))
 
-    for cells in csv.reader(lines(), delimiter="\t"):
-        number, entry = last
-        if cells and cells[-1].endswith("\n"):
-            raise DataError(
-                f"{path}: the quotation mark at the start of a question never closes, from '{cells[-1][:60].strip()}' "
-                "to the end of the file; the authors' code stops there too, --fixed reads such files"
-            )
-        is_whole = cells[1:] == [entry["QuestionId"]] and "\n" not in cells[0] + entry["Question"]
-        yield number, entry["QuestionId"], cells[0] if cells else "", _pages(entry) if is_whole else None
-
-
-def _pages(entry: dict[str, Any]) -> list[str]:
-    return [page["Filename"] for page in entry["EntityPages"]]
+    try:
+        for cells in csv.reader(lines(), delimiter="\t"):
+            if cells and cells[-1].endswith("\n"):
+                raise DataError(
+                    f"{path}: the quotation mark at the start of a question never closes, from "
+                    f"'{cells[-1][:60].strip()}' to the end of the file; the authors' code stops there too, --fixed "
+                    "reads such files"
+                )
+            is_whole = cells[1:] == [entry.query_id] and "\n" not in cells[0] + entry.text
+            yield number, entry.query_id, cells[0] if cells else "", entry.pages if is_whole else None
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: entry {number} of 'Data': a quotation mark at the start of a question does not close in time "
+            f"({error}); the authors' code stops there too, --fixed reads such files"
+        ) from error
 
 
 def unquoted(text: str) -> str:
