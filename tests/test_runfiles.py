@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import run_bytes
 from standin import ROOT, start
@@ -615,6 +616,46 @@ def test_a_decompression_bomb_stops(write: Any, name: str) -> None:
     done = start(sys.executable, "-c", code, str(path), limit, cwd=ROOT)
 
     assert words in done.stdout, done.stderr[-500:]
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "string"])
+def test_a_text_of_many_parquet_rows_is_measured_before_it_is_written_out(write: Any, kind: str) -> None:
+    """A few kilobytes of dictionary and codes that unfold to 1.7 GB are refused within bounded memory."""
+    doc_ids = pa.array(["x" * 25_000] * 70_000).dictionary_encode()
+    table = pa.table({"query_id": ["q"] * 70_000, "doc_id": doc_ids, "score": np.zeros(70_000)})
+    buffer = pa.BufferOutputStream()
+    with pq.ParquetWriter(buffer, table.schema, compression="zstd", store_schema=kind == "dictionary") as writer:
+        writer.write_table(table)
+    path = write(buffer.getvalue().to_pybytes())
+    code = (
+        "import resource, sys; from crumb_tasks.runfiles import read_run\n"
+        "from crumb_tasks.errors import RunFileError\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))\n"
+        "try: read_run(sys.argv[1])\n"
+        "except RunFileError as error: print(error)\n"
+    )
+
+    done = start(sys.executable, "-c", code, str(path), cwd=ROOT)
+
+    assert path.stat().st_size < 20_000
+    assert "decoded data passed 256 MiB" in done.stdout, done.stderr[-500:]
+
+
+def test_long_ids_are_shortened_in_messages(write: Any) -> None:
+    """A message stays a line that can be read."""
+    with pytest.raises(RunFileError, match="appears twice") as caught:
+        read_run(write(run_bytes.parquet(query_id=["q" * 9999] * 2, doc_id=["d" * 9999] * 2, score=[1.0, 2.0])))
+
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    """One line, and nothing is left beside it or in it."""
+    (tmp_path / "out.trec").mkdir()
+
+    with pytest.raises(UsageError, match=r"out\.trec', which is a folder; name a file"):
+        write_run(Run.from_dict({"q": {"d": 1.0}}), tmp_path / "out.trec")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out.trec"]
 
 
 def test_memory_stays_within_400_megabytes(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from crumb_tasks.runs import Run
 Repeats = Literal["refuse", "best"]
 _BATCH_ROWS = 2**13
 _MOST_ROWS = 2**31 - 1
+_SHOWN = 120
 _EMPTY_ID = "an id is empty; every query and document needs one"
 
 
@@ -226,7 +227,8 @@ class RunColumns:
         if empty[row]:
             raise self._source.error(_EMPTY_ID, line)
         raise self._source.error(
-            f"query '{queries[at][0]}': the score of document '{doc_ids[row]}' is NaN; every document needs a number",
+            f"query '{_short(queries[at][0])}': the score of document '{_short(str(doc_ids[row]))}' is NaN; every "
+            "document needs a number",
             line,
         )
 
@@ -238,7 +240,7 @@ class RunColumns:
         first, second = (self._line_of(row if by_query is None else int(by_query[row])) for row in rows)
         where = f" (first on line {first})" if first != second else ""
         return self._source.error(
-            f"document '{doc_id}' appears twice for query '{query_id}'{where}; keep one, or score with "
+            f"document '{_short(doc_id)}' appears twice for query '{_short(query_id)}'{where}; keep one, or score with "
             "--max-passage on where passages carry their document's id",
             second,
         )
@@ -248,3 +250,8 @@ class RunColumns:
             return None
         block = bisect_right(self._line_starts, row) - 1
         return self._lines[block] + self._line_step * (row - self._line_starts[block])
+
+
+def _short(name: str) -> str:
+    """Return an id as messages show it."""
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"

@@ -55,6 +55,9 @@ class ParquetReader:
         try:
             file = pq.ParquetFile(data)
             names = self._find_columns(file.schema_arrow)
+            ids = [name for what, name in names.items() if what != "score"]
+            texts = [name for name in ids if not pa.types.is_integer(file.schema_arrow.field(name).type)]
+            file = pq.ParquetFile(data, read_dictionary=texts)  # a text of many rows is held once until it is measured
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(names.values()), use_threads=False):
                 self._add(batch, names, size)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -87,12 +90,12 @@ class ParquetReader:
         raise self._source.error(f"columns {' and '.join(found)} could both be the {what}; keep one")
 
     def _add(self, batch: pa.RecordBatch, names: Mapping[str, str], n_compressed: int) -> None:
-        column = {what: _plain(batch.column(name), is_score=what == "score") for what, name in names.items()}
-        self._n_bytes += batch.nbytes
+        self._n_bytes += sum(_decoded_bytes(batch.column(name)) for name in names.values())
         if self._n_bytes > max(FREE_BYTES, GROWTH_LIMIT * n_compressed):
             raise self._source.error(
                 f"decoded data passed {FREE_BYTES // 2**20} MiB and {GROWTH_LIMIT} times the file's size; stopped"
             )
+        column = {what: _plain(batch.column(name), is_score=what == "score") for what, name in names.items()}
         for what, values in column.items():
             if values.null_count:
                 row = self._n_rows + int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) + 1
@@ -119,6 +122,14 @@ def _is_id(kind: Any) -> bool:
 
 def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _decoded_bytes(values: pa.Array) -> int:
+    """Return the bytes of ``values`` with each value written out, before that is done."""
+    if not pa.types.is_dictionary(values.type) or pa.types.is_integer(values.type.value_type):
+        return int(values.nbytes)
+    lengths = pc.binary_length(values.dictionary).take(values.indices)
+    return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0) + 4 * len(values)
 
 
 def _plain(values: pa.Array, *, is_score: bool) -> pa.Array:

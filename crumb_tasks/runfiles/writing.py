@@ -179,6 +179,8 @@ class _Replacing:
         self._path = path
 
     def __enter__(self) -> BinaryIO:
+        if self._path.is_dir():
+            raise UsageError(f"cannot write '{self._path}', which is a folder; name a file")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             number, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name[:40]}.")
@@ -196,4 +198,8 @@ class _Replacing:
         umask = os.umask(0)
         os.umask(umask)
         self._beside.chmod(0o666 & ~umask)
-        self._beside.replace(self._path)
+        try:
+            self._beside.replace(self._path)
+        except OSError as problem:
+            self._beside.unlink(missing_ok=True)
+            raise UsageError(f"cannot write '{self._path}' ({problem.strerror or problem})") from problem
