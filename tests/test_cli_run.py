@@ -24,6 +24,7 @@ from crumb_tasks import register
 from crumb_tasks.cli._main import main
 from crumb_tasks.loaders import load_collection
 from crumb_tasks.runfiles import write_run
+from crumb_tasks.running.records import file_sha256
 from crumb_tasks.runs import Run
 
 register()
@@ -340,6 +341,46 @@ def test_cross_encoder_re_ranks_three_kinds_of_first_stage(crumb: Command, world
     assert own.code == 0, own.err
 
 
+def test_overwriting_one_split_keeps_the_other(crumb: Command, static: Path, world: Path) -> None:
+    """`--overwrite` evaluates whatever of the request has a result, and loses nothing of another split."""
+    assert crumb("run", static, "-t", TASK).code == 0
+    path = results(world, "local/static")[""]
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored["scores"]["test"][0]["main_score"] = 0.125
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    record = record_of(path) | {"result_sha256": file_sha256(path)}
+    (path.parent / "crumb_tasks" / path.name).write_text(json.dumps(record), encoding="utf-8")
+
+    other = crumb("run", static, "-t", TASK, "--eval-splits", "validation", "--overwrite")
+
+    assert other.code == 0, other.err
+    assert main_score(path) == 0.125
+    assert main_score(path, "validation") > 0
+    assert set(record_of(path)["per_query"]) == {"default/test", "default/validation"}
+    assert "0 of 1 tasks" in crumb("run", static, "-t", TASK, "--eval-splits", "test", "validation").err
+
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    record = record_of(path) | {"result_sha256": file_sha256(path)}
+    (path.parent / "crumb_tasks" / path.name).write_text(json.dumps(record), encoding="utf-8")
+    both = crumb("run", static, "-t", TASK, "--eval-splits", "test", "validation", "--overwrite")
+
+    assert "asked for again" in both.err
+    assert main_score(path) != 0.125
+
+
+def test_half_written_condition_is_left_out(crumb: Command, static: Path, world: Path) -> None:
+    """What another run has left behind costs a note, not the table."""
+    assert crumb("run", static, "-t", TASK).code == 0
+    broken = results(world, "local/static")[""].parent / "experiments" / "x" / "model_meta.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text('{"name": ', encoding="utf-8")
+
+    seen = crumb("run", static, "-t", TASK)
+
+    assert seen.code == 0, seen.err
+    assert f"note: {broken} cannot be read" in seen.out
+
+
 def test_options_are_recorded_and_kept_apart(crumb: Command, static: Path, world: Path) -> None:
     """What changes values is another result; what does not is written down."""
     options = ("--prompt", "query=q: ", "--dtype", "float16", "--batch-size", "7", "--device", "cpu")
@@ -384,7 +425,11 @@ def test_plain_lines_say_how_far_it_got(crumb: Command, static: Path) -> None:
         ((), "name what to evaluate"),
         (("-t", "CRUMBSampleLegal"), f"Did you mean: '{TASK}'"),
         (("-t", TASK, "--rerank", "nowhere"), "no run of such a model is cached"),
-        (("-t", TASK, "--eval-splits", "dev"), "has no split 'dev'"),
+        (("-t", TASK, "--eval-splits", "dev"), f"{TASK} calls the split 'dev' 'validation'"),
+        (("-t", TASK, "--eval-splits", "train"), f"{TASK} has no training data: load 'test' or 'validation'"),
+        (("-t", "CRUMBSample", "--eval-splits", "train"), "has no training data"),
+        (("-t", "PIQA", "--eval-splits", "dev"), "PIQA has no split 'dev'"),
+        (("-t", TASK, "--prompt", "documents=passage: "), "did you mean 'document=passage: '?"),
         (("-t", TASK, "--revision", "abc"), "--revision is for models on the Hub"),
         (("-t", TASK, "--batch-size", "0"), "--batch-size must be 1 or more"),
     ],

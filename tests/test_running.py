@@ -15,16 +15,19 @@ from mteb.results.task_result import TaskResult
 from tiny_models import write_static_model
 
 from crumb_tasks import register
+from crumb_tasks.cards import find_task
 from crumb_tasks.errors import DataError, UsageError
+from crumb_tasks.loaders import loader_of
 from crumb_tasks.local_models import read_models
 from crumb_tasks.models import Instructions, LoadOptions
+from crumb_tasks.models.loading import parse_prompts
 from crumb_tasks.running.cache import WholeFilesCache
 from crumb_tasks.running.condition import Condition, label_of
 from crumb_tasks.running.directories import name_directory
 from crumb_tasks.running.first_stage import candidates_of, file_stage, folder_stage, open_first_stage
 from crumb_tasks.running.plan import find_tasks, make_plan
 from crumb_tasks.running.progress import EVERY, Pace, Reporter, duration
-from crumb_tasks.running.records import Record, differences
+from crumb_tasks.running.records import Record, differences, file_sha256
 from crumb_tasks.running.rewriting import read_rewritten
 from crumb_tasks.runs import Run
 
@@ -257,6 +260,54 @@ def test_members_are_evaluated_once(tmp_path: Path) -> None:
     assert len(plan.units) == 8
     assert {tuple(unit.task.eval_splits) for unit in plan.units} == {("validation",)}
     assert [aggregate.metadata.name for aggregate in plan.aggregates] == ["CRUMBSample"]
+
+
+def test_benchmark_keeps_its_subsets_and_splits() -> None:
+    """A benchmark of MTEB has its tasks with some of their subsets; they are not changed for whoever asks next."""
+    benchmark = {task.metadata.name: task for task in mteb.get_benchmark("MTEB(eng, v2)").tasks}
+    found = {task.metadata.name: task for task in find_tasks([], ["MTEB(eng, v2)"], None)}
+    whole = {task.metadata.name: task for task in find_tasks(["STS17"], ["MTEB(eng, v2)"], None)}
+
+    assert list(found) == list(benchmark)
+    assert list(found["STS17"].hf_subsets) == ["en-en"]
+    assert set(whole["STS17"].hf_subsets) == set(mteb.get_task("STS17").hf_subsets)
+    assert list(benchmark["STS17"].hf_subsets) == ["en-en"]
+
+
+def test_changed_local_data_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result made from files in a data root holds while these do; files that are gone stop no plan."""
+    card = find_task("CRUMBLegalQA")
+    root = tmp_path / "data"
+    monkeypatch.setenv("CRUMB_TASKS_DATA", str(root))
+    meta = mteb.get_model_meta("mteb/baseline-bm25s")
+    ours = cache(tmp_path)
+    ours.save_to_cache(a_result(card.name, card.source.revision), meta)
+
+    def plan(split: str = "test") -> Any:
+        return make_plan(find_tasks([card.name], [], [split]), meta, Condition(), ours).units[0]
+
+    assert "local_data" not in plan().identity
+    files = [root / str(card.source.hub) / card.source.folder / file for file in loader_of(card).files(card, "test")]
+    for file in files:
+        write(file, "{}")
+    folder = ours.folder(meta)
+    Record(card.name, plan().identity, result_sha256=file_sha256(folder / f"{card.name}.json")).write(folder)
+    assert plan().state == "cached"
+    write(files[0], "{} ")
+    assert "the data in the data root have changed (test)" in plan().reason
+    assert plan("validation").state == "missing"
+    files[0].unlink()
+    assert plan().state == "cached"
+    monkeypatch.delenv("CRUMB_TASKS_DATA")
+    assert plan().state == "changed"
+
+
+def test_nearly_named_prompt_is_refused() -> None:
+    """A mistyped word is no query prefix; other text with a sign of equality is."""
+    assert parse_prompts(["document=passage: ", "task=search: "]) == {"document": "passage: ", "query": "task=search: "}
+    for word in ("documents", "doc", "Query", "queries"):
+        with pytest.raises(UsageError, match="did you mean"):
+            parse_prompts([f"{word}=x"])
 
 
 def test_directory_keeps_its_name(tmp_path: Path) -> None:

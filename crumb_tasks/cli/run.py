@@ -281,9 +281,8 @@ def _print_results(plan: Plan, meta: ModelMeta, condition: Condition, cache: Who
             print(f"in all: rewriting helped {helped} queries, hurt {hurt}, left {same} as they were")
         for task, reason in without.items():
             print(f"{task}: not compared: {reason}; run it without --queries (with --overwrite if MTEB has run it)")
-    for unit in plan.units:
-        for note in unit.notes:
-            print(f"note: {unit.name}: {note}")
+    for note in [*plan.notes, *(f"{unit.name}: {note}" for unit in plan.units for note in unit.notes)]:
+        print(f"note: {note}")
     failed = [unit for unit in plan.units if unit.failure]
     if failed:
         print(f"\n{len(failed)} of {len(plan.units)} tasks failed:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -56,17 +57,26 @@ def parse_prompts(texts: list[str]) -> dict[str, str]:
     """Read ``--prompt`` values: ``query=TEXT``, ``document=TEXT``, or a text alone, which is the queries'.
 
     Raises:
-        UsageError: One stands there twice.
+        UsageError: One stands there twice, or is nearly named.
     """
     prompts: dict[str, str] = {}
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or key not in _PROMPTED:
+            if separator and (near := _near(key)):
+                raise UsageError(f"--prompt '{text}': did you mean '{near}={value}'? (A query prefix: 'query={text}')")
             key, value = "query", text
         if key in prompts:
             raise UsageError(f"--prompt names the prefix for '{key}' twice")
         prompts[key] = value
     return prompts
+
+
+def _near(word: str) -> str | None:
+    """Return which of the two is probably meant by ``word``."""
+    folded = word.strip().casefold()
+    begun = [name for name in _PROMPTED if len(folded) > 2 and name.startswith(folded.removesuffix("s"))]
+    return next(iter(begun or difflib.get_close_matches(folded, _PROMPTED, n=1)), None)
 
 
 class LazyModel:

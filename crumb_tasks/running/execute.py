@@ -20,7 +20,7 @@ from crumb_tasks.running.outcomes import main_value, runs_of, values_per_query
 from crumb_tasks.running.plan import Plan, Unit
 from crumb_tasks.running.preparing import Preparation, sizes_of
 from crumb_tasks.running.progress import Reporter
-from crumb_tasks.running.records import Record, clear_failure, file_sha256, now, run_path, write_failure
+from crumb_tasks.running.records import DATA, Record, clear_failure, file_sha256, now, run_path, write_failure
 from crumb_tasks.runs import Run
 from crumb_tasks.tasks import CardTask
 
@@ -94,13 +94,15 @@ class Runner:
         first_stage = self._preparation.prepare(unit)
         model = self._load()
         self._reporter.start(unit.name, *sizes_of(unit, is_pairwise=self._model.is_cross_encoder))
+        renews = unit.keeps and unit.state == "changed"
+        before = unit.result
         encode_kwargs: Any = {"show_progress_bar": False, **self._settings.encode_kwargs}
         with tempfile.TemporaryDirectory(prefix="crumb_tasks-") as predictions:
             needs_file = isinstance(unit.task, AbsTaskRetrieval) and not isinstance(unit.task, CardTask)
             found = mteb.evaluate(
                 model,
                 unit.task,
-                cache=self._cache,
+                cache=None if renews else self._cache,
                 overwrite_strategy="only-missing" if unit.state == "missing" else "always",
                 encode_kwargs=encode_kwargs,
                 prediction_folder=predictions if needs_file else None,
@@ -110,6 +112,9 @@ class Runner:
             if found.exceptions:
                 raise DataError(f"{unit.name}: {found.exceptions[0].exception}")
             unit.result = found.task_results[0]
+            if renews and before is not None:  # MTEB would write the new splits alone
+                unit.result = before.merge(unit.result)
+                self._cache.save_to_cache(unit.result, model.mteb_model_meta, encode_kwargs=encode_kwargs)
             runs = dict(runs_of(unit, Path(predictions)))
         self._keep(unit, runs, first_stage)
         unit.is_computed = True
@@ -132,13 +137,15 @@ class Runner:
         """Write the runs, then the record: a record stands for a result that is whole."""
         for (subset, split), run in runs.items():
             write_run(run, run_path(self._folder, unit.name, split, subset), "parquet")
-        earlier = Record.read(self._folder, unit.name)
-        keeps = earlier is not None and unit.state == "missing" and dict(earlier.identity) == dict(unit.identity)
-        per_query = {**(earlier.per_query if earlier and keeps else {}), **dict(values_per_query(unit, runs))}
-        stages = {**(earlier.first_stage if earlier and keeps else {}), **first_stage}
+        earlier = unit.record
+        per_query = {**(earlier.per_query if earlier else {}), **dict(values_per_query(unit, runs))}
+        stages = {**(earlier.first_stage if earlier else {}), **first_stage}
+        identity = dict(unit.identity)
+        if data := {**(earlier.identity.get(DATA, {}) if earlier else {}), **identity.get(DATA, {})}:
+            identity[DATA] = data
         record = Record(
             task=unit.name,
-            identity=dict(unit.identity),
+            identity=identity,
             settings={**self._settings.recorded, "versions": versions()},
             first_stage=stages,
             per_query=per_query,

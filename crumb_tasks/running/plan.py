@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mteb.abstasks import AbsTask
 from mteb.abstasks.aggregated_task import AbsTaskAggregate
 
-from crumb_tasks.errors import UsageError
+from crumb_tasks.cards import TaskCard
+from crumb_tasks.errors import CrumbTasksError, UsageError
+from crumb_tasks.loaders import check_split, loader_of
 from crumb_tasks.running.cache import WholeFilesCache
 from crumb_tasks.running.condition import Condition
-from crumb_tasks.running.records import Record, differences
+from crumb_tasks.running.records import DATA, Record, changes, differences
 from crumb_tasks.scoring import VERSION
+from crumb_tasks.sources import open_source
 from crumb_tasks.tasks import CardTask
 
 if TYPE_CHECKING:
@@ -38,6 +44,8 @@ class Unit:
         state: Whether there is a result that still holds.
         reason: Why there is none, in words.
         result: The result, once there is one.
+        keeps: The result's other splits still hold, and stay when those of the task are evaluated.
+        record: What such a result was made of, ``None`` where MTEB made it.
         is_computed: It was evaluated in this run.
         failure: Why it failed in this run.
         notes: What was found on the way.
@@ -48,6 +56,8 @@ class Unit:
     state: State = "missing"
     reason: str = ""
     result: TaskResult | None = None
+    keeps: bool = False
+    record: Record | None = None
     is_computed: bool = False
     failure: str = ""
     notes: list[str] = field(default_factory=list)
@@ -72,12 +82,14 @@ class Plan:
         aggregates: Aggregates over them, members before those they belong to.
         asked: Names in the order in which they were asked for.
         results: Results by task and aggregate, once the plan has been run.
+        notes: What was found beside the tasks.
     """
 
     units: list[Unit]
     aggregates: list[AbsTaskAggregate]
     asked: list[str]
     results: dict[str, TaskResult] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def pending(self) -> list[Unit]:
@@ -101,7 +113,7 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str], eval_splits: Seq
 
     Args:
         names: Task names.
-        benchmarks: Benchmark names, which stand for their tasks.
+        benchmarks: Benchmark names, which stand for their tasks with the subsets and splits that these have there.
         eval_splits: Splits; by default each task's own.
 
     Raises:
@@ -109,25 +121,40 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str], eval_splits: Seq
     """
     import mteb
 
-    found: list[AbsTask] = []
-    splits = list(eval_splits) if eval_splits else None
     try:
-        wanted = [*names, *(task.metadata.name for name in benchmarks for task in mteb.get_benchmark(name).tasks)]
-        for name in dict.fromkeys(wanted):
-            task = mteb.get_task(name, eval_splits=splits)
-            if splits and not isinstance(task, AbsTaskAggregate):
-                _refuse_unknown_splits(task, splits)
-            found.append(task)
+        wanted = [mteb.get_task(name) for name in dict.fromkeys(names)]
+        # copies: MTEB's benchmarks share their tasks with whoever asks
+        wanted += [copy.copy(task) for name in benchmarks for task in mteb.get_benchmark(name).tasks]
     except KeyError as error:
         raise UsageError(str(error.args[0]).removeprefix("KeyError: ") if error.args else str(error)) from error
-    return found
+    found: dict[str, AbsTask] = {}
+    for task in wanted:
+        if eval_splits:
+            task.filter_eval_splits(list(eval_splits))
+            _refuse_unknown_splits(task)
+        other = found.setdefault(task.metadata.name, task)
+        if other is not task and not isinstance(task, AbsTaskAggregate):
+            _widen(other, task)
+    return list(found.values())
 
 
-def _refuse_unknown_splits(task: AbsTask, splits: Iterable[str]) -> None:
-    known = list(task.card.splits) if isinstance(task, CardTask) else list(task.metadata.eval_splits)
-    for split in splits:
+def _widen(task: AbsTask, other: AbsTask) -> None:
+    """Let ``task`` have the subsets and splits of ``other`` too."""
+    task.hf_subsets = list(dict.fromkeys([*task.hf_subsets, *other.hf_subsets]))
+    if set(other.eval_splits) - set(task.eval_splits):
+        task.filter_eval_splits(list(dict.fromkeys([*task.eval_splits, *other.eval_splits])))
+
+
+def _refuse_unknown_splits(task: AbsTask) -> None:
+    """Refuse splits that the task, or a member of it, is to be evaluated on but lacks."""
+    if isinstance(task, AbsTaskAggregate):
+        for member in task.tasks:
+            _refuse_unknown_splits(member)
+        return
+    known = list(task.metadata.eval_splits)
+    for split in task.eval_splits:
         if isinstance(task, CardTask):
-            task.card.upstream_split(split)
+            check_split(task.card, split)
         elif split not in known:
             raise UsageError(f"{task.metadata.name} has no split '{split}'; it has: {', '.join(known)}")
 
@@ -150,7 +177,7 @@ def make_plan(
         _add(task, units, aggregates, condition)
     for unit in units.values():
         _look_up(unit, meta, condition, cache)
-        if is_fresh and unit.state == "cached":
+        if is_fresh and unit.state in {"cached", "missing"} and unit.result is not None:
             unit.state, unit.reason = "changed", "asked for again"
     return Plan(list(units.values()), list(aggregates.values()), [task.metadata.name for task in tasks])
 
@@ -172,9 +199,44 @@ def identity_of(task: AbsTask, condition: Condition) -> dict[str, Any]:
     if isinstance(task, CardTask):
         rules = task.card.model_dump(mode="json", include=set(_RULES), exclude_defaults=True)
         identity |= {"scoring": VERSION, "depth": task.card.depth, "rules": rules}
+        if local := dict(_local_data(task.card, task.eval_splits)):
+            identity[DATA] = local
     else:
         identity |= {"scoring": "MTEB's", "depth": max(getattr(task, "k_values", ()), default=None)}
     return identity
+
+
+def _local_data(card: TaskCard, splits: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield by split a digest of the files in the data root that it needs, by name, size and time: they may be edited.
+
+    It is empty where one is missing, and nothing is yielded where all files come from a host, at the card's revision.
+    """
+    source = open_source(card)
+    if not any(
+        open_source(card.model_copy(update={"source": part})).root or part.user or part.path
+        for part in (source.source, *source.source.parts.values())
+    ):
+        return
+    for split in splits:
+        digest = hashlib.sha256()
+        try:
+            for file in sorted(loader_of(card).files(card, split)):
+                owner, name = source.source.locate(file)
+                opened = open_source(card.model_copy(update={"source": owner}))
+                if opened.root or owner.user or owner.path:
+                    digest.update("\n".join([file, *_state_of(opened.path(name)), ""]).encode())
+        except (CrumbTasksError, OSError):
+            yield split, ""
+        else:
+            yield split, digest.hexdigest()[:16]
+
+
+def _state_of(path: Path) -> Iterator[str]:
+    """Yield name, size and time of a file, or of those in a folder."""
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if not file.is_dir():
+            state = file.stat()
+            yield f"{file.relative_to(path)} {state.st_size} {state.st_mtime_ns}"
 
 
 def _look_up(unit: Unit, meta: ModelMeta, condition: Condition, cache: WholeFilesCache) -> None:
@@ -191,7 +253,9 @@ def _look_up(unit: Unit, meta: ModelMeta, condition: Condition, cache: WholeFile
     changed = _changes(unit, record if is_its_record else None, condition)
     if changed:
         unit.state, unit.reason = "changed", f"the cached result is of other conditions: {'; '.join(changed)}"
-    elif missing := unit.result.get_missing_evaluations(unit.task):
+        return
+    unit.keeps, unit.record = True, record if is_its_record else None
+    if missing := unit.result.get_missing_evaluations(unit.task):
         unit.state, unit.reason = "missing", f"the cached result lacks {', '.join(missing)}"
     else:
         unit.state = "cached"
@@ -200,7 +264,8 @@ def _look_up(unit: Unit, meta: ModelMeta, condition: Condition, cache: WholeFile
 def _changes(unit: Unit, record: Record | None, condition: Condition) -> list[str]:
     """Return why a cached result no longer holds."""
     if record is not None:
-        changed = differences(record.identity, unit.identity)
+        known = unit.result.scores if unit.result is not None else {}
+        changed = changes(record.identity, unit.identity, [split for split in unit.task.eval_splits if split in known])
         if condition.first_stage is not None:
             for part, origin in record.first_stage.items():
                 subset, split = part.split("/", 1)

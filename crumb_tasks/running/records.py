@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,8 @@ from typing import Any, Self
 from crumb_tasks.sources import written_whole
 
 _FOLDER = "crumb_tasks"
+DATA = "local_data"
+"""Key of an identity that holds, by split, a digest of the files in a data root."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,18 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         elif before != after:
             found.append(f"{name.replace('_', ' ')} {_short(before)} → {_short(after)}")
     return found
+
+
+def changes(stored: Mapping[str, Any], current: Mapping[str, Any], splits: Iterable[str]) -> list[str]:
+    """Return in words where the identity of a result differs from the current one, as far as ``splits`` go.
+
+    Data that are not there now are not compared: a result needs none to be shown.
+    """
+    old, new = ({key: value for key, value in one.items() if key != DATA} for one in (stored, current))
+    before, after = stored.get(DATA) or {}, current.get(DATA) or {}
+    changed = [split for split in splits if after.get(split) != "" and before.get(split) != after.get(split)]
+    data = [f"the data in the data root have changed ({', '.join(changed)})"] if changed else []
+    return differences(old, new) + data
 
 
 def _short(value: Any) -> str:

@@ -15,7 +15,7 @@ from crumb_tasks.measures import mteb_key, parse_measure
 from crumb_tasks.running.cache import WholeFilesCache
 from crumb_tasks.running.condition import label_of
 from crumb_tasks.running.plan import Plan, Unit
-from crumb_tasks.running.records import Record, differences
+from crumb_tasks.running.records import Record, changes
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -144,7 +144,7 @@ def condition_lines(plan: Plan, meta: ModelMeta, cache: WholeFilesCache) -> list
     Conditions stand beside each other and are never averaged. One whose record differs in anything but the condition
     (another dataset revision, other rules) is left out. Nothing is returned when there is only one condition.
     """
-    folders = _condition_folders(meta, cache)
+    folders = _condition_folders(meta, cache, plan.notes)
     found: list[ConditionLine] = []
     aggregates = {aggregate.metadata.name: aggregate for aggregate in plan.aggregates}
     units = {unit.name: unit for unit in plan.units}
@@ -167,13 +167,17 @@ def condition_lines(plan: Plan, meta: ModelMeta, cache: WholeFilesCache) -> list
     return found
 
 
-def _condition_folders(meta: ModelMeta, cache: WholeFilesCache) -> dict[str, Path]:
-    """Return the folders of results by condition, ``native`` first."""
+def _condition_folders(meta: ModelMeta, cache: WholeFilesCache, notes: list[str]) -> dict[str, Path]:
+    """Return the folders of results by condition, ``native`` first; what cannot be read goes into ``notes``."""
     plain = cache.folder(meta.model_copy(update={"experiment_kwargs": None}))
     folders = {"native": plain} if plain.is_dir() else {}
     for description in sorted(plain.glob("experiments/*/model_meta.json")):
-        stored = json.loads(description.read_text(encoding="utf-8"))
-        folders[label_of(stored.get("experiment_kwargs"))] = description.parent
+        try:
+            label = label_of(json.loads(description.read_text(encoding="utf-8")).get("experiment_kwargs"))
+        except (OSError, ValueError, AttributeError) as error:
+            notes.append(f"{description} cannot be read ({type(error).__name__}); its condition is not compared")
+        else:
+            folders[label] = description.parent
     return folders
 
 
@@ -187,21 +191,23 @@ def _results(folder: Path, plan: Plan) -> dict[str, TaskResult]:
         record = Record.read(folder, unit.name)
         if not path.is_file() or (record is None and folder.parent.name == "experiments"):
             continue
-        if record is not None and record.describes(path) and _other_rules(record.identity, unit.identity):
-            continue
         try:
             result = TaskResult.from_disk(path)
         except Exception:  # noqa: BLE001, S112 -- a broken file of another condition is that condition's matter
+            continue
+        splits = [split for split in unit.task.eval_splits if split in result.scores]
+        if record is not None and record.describes(path) and _other_rules(record.identity, unit.identity, splits):
             continue
         if result.dataset_revision == unit.task.metadata.revision:
             found[unit.name] = result
     return found
 
 
-def _other_rules(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
-    return differences(
+def _other_rules(stored: Mapping[str, Any], current: Mapping[str, Any], splits: Sequence[str]) -> list[str]:
+    return changes(
         {key: value for key, value in stored.items() if key != "condition"},
         {key: value for key, value in current.items() if key != "condition"},
+        splits,
     )
 
 
@@ -263,7 +269,11 @@ def rewriting_effects(plan: Plan, meta: ModelMeta, cache: WholeFilesCache) -> tu
         old, new = Record.read(before, unit.name), Record.read(after, unit.name)
         if old is None or new is None:
             without[unit.name] = "no plain run is cached"
-        elif changed := _other_rules(old.identity, unit.identity):
+        elif changed := _other_rules(
+            old.identity,
+            unit.identity,
+            [split for split in unit.task.eval_splits if any(part.endswith(f"/{split}") for part in old.per_query)],
+        ):
             without[unit.name] = f"the plain run is of other rules ({'; '.join(changed)})"
         else:
             effects += [
