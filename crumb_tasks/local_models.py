@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Kind = Literal["sentence-transformers", "model2vec", "cross-encoder"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+_logger = logging.getLogger("crumb_tasks")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.onnx", "*.gguf", "*.npz")
 _SETTINGS = ("*.json", "*.txt", "*.model")
 
@@ -73,10 +75,29 @@ def models_path() -> Path:
 def read_models() -> dict[str, LocalModel]:
     """Return the remembered models by name; none where there is no file.
 
+    An entry that is no model is left out and named in a line of the log; the others stay.
+
     Raises:
-        UsageError: The file is broken; the message names it and the entry.
+        UsageError: The file is broken, or under ``CRUMB_TASKS_STRICT=1`` an entry; the message names it.
     """
     path = models_path()
+    models = {}
+    for name, entry in _read_entries(path).items():
+        try:
+            models[name] = _model(path, name, entry)
+        except UsageError as error:
+            if os.environ.get("CRUMB_TASKS_STRICT", "0") not in {"", "0"}:
+                raise
+            _log_once(f"{error}; the other local models stay")
+    return models
+
+
+@functools.cache
+def _log_once(message: str) -> None:
+    _logger.warning(message)
+
+
+def _read_entries(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
@@ -85,11 +106,14 @@ def read_models() -> dict[str, LocalModel]:
         raise UsageError(f"{path}: not a JSON file ({error}); correct or remove it") from error
     if not isinstance(entries, dict):
         raise UsageError(f"{path}: expected an object of models by name; correct or remove it")
-    return {name: _model(path, name, entry) for name, entry in entries.items()}
+    return entries
 
 
 def _model(path: Path, name: str, entry: Any) -> LocalModel:
-    check_name(name)
+    try:
+        check_name(name)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
     try:
         model = LocalModel(**entry)
     except TypeError as error:
@@ -121,7 +145,7 @@ def remember(name: str, model: LocalModel) -> None:
     from crumb_tasks.sources import written_whole
 
     check_name(name)
-    entries = {known: _entry(entry) for known, entry in read_models().items()} | {name: _entry(model)}
+    entries = _read_entries(models_path()) | {name: _entry(model)}  # what is broken there is the user's to correct
     with written_whole(models_path()) as file:
         file.write((json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode())
 
@@ -130,7 +154,7 @@ def forget(name: str) -> None:
     """Take ``name`` out of the file; nothing happens where it is not there."""
     from crumb_tasks.sources import written_whole
 
-    entries = {known: _entry(entry) for known, entry in read_models().items() if known != name}
+    entries = {known: entry for known, entry in _read_entries(models_path()).items() if known != name}
     if models_path().is_file():
         with written_whole(models_path()) as file:
             file.write((json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode())

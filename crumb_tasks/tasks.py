@@ -8,6 +8,7 @@ its standard score keys, prediction files and the re-ranking of them, timing.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from crumb_tasks.runs import Run
     from crumb_tasks.scoring import Scores
 
+_logger = logging.getLogger("crumb_tasks")
 SUBSET = "default"
 """MTEB's name of the only subset of each of our tasks."""
 
@@ -240,7 +242,7 @@ class CardTask(AbsTaskRetrieval):
         meta = {"model_name": model.mteb_model_meta.name, "revision": model.mteb_model_meta.revision}
         if experiment := getattr(model.mteb_model_meta, "experiment_name", None):
             meta["experiment"] = experiment
-        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        stored = _stored_predictions(path, hf_subset) if path.exists() else {}
         if stored.get("mteb_model_meta") != meta:
             stored = {"mteb_model_meta": meta}
         stored.setdefault(hf_subset, {})[hf_split] = predictions
@@ -269,6 +271,19 @@ class CardTask(AbsTaskRetrieval):
             computed.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(shipped, computed)  # the path that MTEB writes to is the one that exists
         return super().calculate_descriptive_statistics(overwrite_results, num_proc)
+
+
+def _stored_predictions(path: Path, hf_subset: str) -> dict[str, Any]:
+    """Return what a prediction file holds; nothing where it is broken, which must not cost an evaluation."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        _logger.warning("%s is no JSON file (%s); its predictions are written anew", path, error)
+        return {}
+    if not isinstance(stored, dict) or not isinstance(stored.get(hf_subset, {}), dict):
+        _logger.warning("%s holds no predictions by subset and split; they are written anew", path)
+        return {}
+    return stored
 
 
 def _prompts(collection: Collection) -> list[str]:

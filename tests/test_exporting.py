@@ -7,6 +7,7 @@ import pytest
 from beir_folder import CORPUS, QRELS, beir_card, write_beir
 from generate_crumb import Shape, write_task
 
+from crumb_tasks import cli
 from crumb_tasks.cards import find_task
 from crumb_tasks.errors import DataError, UsageError
 from crumb_tasks.exporting import export
@@ -114,3 +115,12 @@ def test_an_unknown_format_is_misuse(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="unknown export format 'csv'; there are trec and beir"):
         export(load_collection(beir_card(), data_root=tmp_path), beir_card(), "csv", tmp_path)
+
+
+def test_an_aggregate_is_called_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the members that can be exported, instead of a task that does not exist."""
+    assert cli.main(["export", "CRUMB", "--format", "beir", "--output", str(tmp_path / "out")]) == 2
+
+    told = capsys.readouterr().err
+    assert "CRUMB is an aggregate and has no data of its own; export one of its members: CRUMBClinicalTrial, " in told
+    assert told.count("\n") == 1

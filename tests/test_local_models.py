@@ -56,22 +56,54 @@ def test_local_models_are_remembered(models: Path) -> None:
     [
         ("{", "not a JSON file"),
         ("[]", "expected an object"),
-        (
-            '{"me/x": {"path": "x", "kind": "gpt", "revision": "1"}}',
-            "kind 'gpt'; it must be one of: sentence-transformers",
-        ),
-        ('{"me/x": {"pth": "x"}}', "'me/x' is no model"),
-        ('{"x": {}}', "organisation/model, as in 'me/x'"),
     ],
 )
 def test_broken_file_of_models_is_one_line(models: Path, text: str, reason: str) -> None:
-    """The message names the file or entry and what to do; `import mteb` logs it and goes on."""
+    """The message names the file and what to do; `import mteb` logs it and goes on."""
     models.parent.mkdir()
     models.write_text(text, encoding="utf-8")
 
     with pytest.raises(UsageError, match=reason) as caught:
         local_models.read_models()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "reason"),
+    [
+        ("me/x", {"path": "x", "kind": "gpt", "revision": "1"}, "kind 'gpt'; it must be one of: sentence-transformers"),
+        ("me/x", {"pth": "x"}, "'me/x' is no model"),
+        ("me/x", None, "'me/x' is no model"),
+        ("x", {}, "organisation/model, as in 'me/x'"),
+    ],
+)
+def test_broken_entry_leaves_the_others(
+    models: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    name: str,
+    entry: Any,
+    reason: str,
+) -> None:
+    """One line in the log, once, with file and reason; what is broken stays in the file for its owner to correct."""
+    one = local_models.LocalModel("/models/one", "model2vec", "r1")
+    local_models.remember("me/one", one)
+    entries = json.loads(models.read_text(encoding="utf-8")) | {name: entry}
+    models.write_text(json.dumps(entries), encoding="utf-8")
+
+    assert local_models.read_models() == local_models.read_models() == {"me/one": one}
+    local_models.remember("me/two", one)
+
+    assert json.loads(models.read_text(encoding="utf-8"))[name] == entry
+    assert set(local_models.read_models()) == {"me/one", "me/two"}
+    (line,) = caplog.messages
+    assert reason in line
+    assert str(models) in line
+    assert "\n" not in line
+    monkeypatch.setenv("CRUMB_TASKS_STRICT", "1")
+    with pytest.raises(UsageError, match=reason):
+        local_models.read_models()
 
 
 def test_revision_is_of_weights_and_settings(tmp_path: Path) -> None:

@@ -333,6 +333,18 @@ def test_prediction_file_belongs_to_one_model(tmp_path: Path) -> None:
     assert set(stored["default"]) == {"validation"}
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "\udcff", '{"mteb_model_meta": {}, "default": []}'])
+def test_broken_prediction_file_is_written_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """A file cut short, no object, no UTF-8: a line in the log, and the evaluation keeps its rankings."""
+    path = tmp_path / "Mini_predictions.json"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+    task_class(task_card())().evaluate(WordEncoder(), "test", encode_kwargs=dict(QUIET), prediction_folder=tmp_path)
+
+    assert set(json.loads(path.read_text(encoding="utf-8"))["default"]) == {"test"}
+    assert len([line for line in caplog.messages if line.startswith(str(path))]) == 1
+
+
 @pytest.mark.parametrize("is_passages", [False, True])
 def test_predictions_are_re_ranked(root: Path, tmp_path: Path, *, is_passages: bool) -> None:
     """MTEB's `convert_to_reranking` works: a cross-encoder sees the first stage's passages, and only the asked ones."""

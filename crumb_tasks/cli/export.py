@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crumb_tasks.cards import find_task
+from crumb_tasks.cards import find_aggregate, find_task
 from crumb_tasks.cli._text import add_command, add_data_option
+from crumb_tasks.errors import UsageError
 
 
 def add_parser(subparsers: Any) -> None:
@@ -31,6 +32,11 @@ def run(args: argparse.Namespace) -> int:
     from crumb_tasks.exporting import export
     from crumb_tasks.loaders import load_collection
 
+    if (aggregate := find_aggregate(args.task)) is not None:
+        members = ", ".join(aggregate.task_names)
+        raise UsageError(
+            f"{args.task} is an aggregate and has no data of its own; export one of its members: {members}"
+        )
     task = find_task(args.task)
     for path in export(load_collection(task, args.split), task, args.format, args.output):
         print(path)
