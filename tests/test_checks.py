@@ -3,14 +3,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from beir_folder import CORPUS, QRELS, QUERIES, beir_card, write_beir
 from generate_crumb import Shape, read_rows, write_rows, write_task
 
-from crumb_tasks.cards import TaskCard
-from crumb_tasks.checks import Report, check_task
+from crumb_tasks.cards import TaskCard, find_task
+from crumb_tasks.checks import Report, check_collection, check_task
 from crumb_tasks.errors import UsageError
 from crumb_tasks.loaders import load_collection
 from crumb_tasks.loaders._finding import Finding
@@ -51,6 +52,45 @@ def test_data_that_do_not_load_are_a_finding(tmp_path: Path) -> None:
     assert reports[1].n_findings == 0
 
 
+def test_what_a_loader_inspects_is_seen_of_data_that_do_not_load(tmp_path: Path) -> None:
+    """A query id twice stops the load, and not what is said about instructions, flags, labels and parents."""
+    folder = write_task(tmp_path, "clinical_trial", Shape(use_max_p=True))
+    queries = read_rows(folder / "eval" / "query_labels.jsonl")
+    queries[0] |= {"instruction": None, "query_id": queries[1]["query_id"]}
+    write_rows(folder / "eval" / "query_labels.jsonl", queries)
+
+    reports = list(check_task("CRUMBClinicalTrial", ["test"], data_root=tmp_path))
+
+    assert len(seen(reports, "load")) == 1
+    assert [entry.message for entry in seen(reports, "instructions")] == ["1 queries have no instruction"]
+    assert {entry.check for entry in reports[0].findings} >= {"use_max_p", "labels", "parents"}
+    (folder / "passage_corpus.jsonl").unlink()
+    assert [entry.check for entry in next(check_task("CRUMBClinicalTrial", data_root=tmp_path)).findings] == ["load"]
+
+
+def test_an_inspection_that_breaks_off_keeps_what_it_found(tmp_path: Path) -> None:
+    """Its own line is added where the load did not say the same."""
+    folder = write_task(tmp_path, "clinical_trial", Shape(use_max_p=True))
+    (folder / "full_document_corpus.jsonl").write_text("[]\n", encoding="utf-8")
+
+    reports = list(check_task("CRUMBClinicalTrial", ["test"], data_root=tmp_path))
+
+    assert "full_document_corpus.jsonl" in seen(reports, "inspect")[0].message
+    assert seen(reports, "instructions", "note")
+    assert not seen(reports, "load")
+
+
+def test_a_corpus_without_documents_is_said_so(tmp_path: Path) -> None:
+    """Not that its judgements name nothing."""
+    write_beir(tmp_path, corpus=())
+    folder = write_task(tmp_path, "clinical_trial", Shape(use_max_p=True))
+    (folder / "passage_corpus.jsonl").write_text("", encoding="utf-8")
+
+    assert "holds no documents" in seen(check(tmp_path), "load")[0].message
+    crumb = next(check_task("CRUMBClinicalTrial", ["test"], data_root=tmp_path))
+    assert f"{folder / 'passage_corpus.jsonl'}: the file holds no documents" in seen([crumb], "load")[0].message
+
+
 def test_an_unknown_split_is_misuse() -> None:
     """Not a finding about the data."""
     with pytest.raises(UsageError, match="has no split 'tset'"):
@@ -77,6 +117,29 @@ def test_dangling_ids_are_counted_and_their_twins_named(tmp_path: Path) -> None:
 
     assert entry.count == 1
     assert "is another spelling of 'Zo\u00eb'" in entry.message
+
+
+@pytest.mark.parametrize(
+    ("lost", "explanation"),
+    [
+        ("doc0000001", "is another spelling of 'DOC0000001'"),
+        ("DOC0000001:0", "a passage is judged where documents are"),
+    ],
+)
+def test_twins_under_max_passage_are_documents(tmp_path: Path, lost: str, explanation: str) -> None:
+    """Judgements name parents there; a passage's id in their place is called what it is."""
+    folder = write_task(tmp_path, "clinical_trial", Shape(use_max_p=True))
+    queries = read_rows(folder / "eval" / "query_labels.jsonl")
+    queries[0] |= {"full_document_qrels": [{"id": lost, "label": 1}]}
+    write_rows(folder / "eval" / "query_labels.jsonl", queries)
+    card = find_task("CRUMBClinicalTrial")
+    card = card.model_copy(update={"dangling": card.dangling.model_copy(update={"documents": 1})})
+
+    found = check_collection(card, load_collection(card, data_root=tmp_path))
+
+    (message,) = [entry.message for entry in found if entry.check == "dangling"]
+    assert f"'{lost}' is " in message
+    assert message.endswith(explanation)
 
 
 def test_ids_that_differ_in_spelling_only_are_found(tmp_path: Path) -> None:
@@ -144,6 +207,36 @@ def test_candidates_are_compared_with_the_judgements(tmp_path: Path) -> None:
 
     assert [entry.examples for entry in seen(reports, "candidates")] == [("q1",), ("q2",)]
     assert "2 queries have nothing relevant" in seen(reports, "candidates", "note")[1].message
+
+
+def test_no_candidates_at_all_are_a_finding(tmp_path: Path) -> None:
+    """An empty file of candidates has no smallest length."""
+    write_beir(tmp_path, candidates={})
+    card = beir_card(options={"candidates": "top_ranked.jsonl"})
+    collection = replace(load_collection(beir_card(), data_root=tmp_path), candidates={})
+
+    found = [entry for entry in check_collection(card, collection) if entry.check == "candidates"]
+
+    assert [entry.message for entry in found] == [
+        "no query has candidates",
+        "2 judged queries have no candidates",
+        "2 queries have nothing relevant among their candidates",
+    ]
+
+
+def test_empty_queries_are_found(tmp_path: Path) -> None:
+    """A text of white space, and an id that is none."""
+    folder = write_task(tmp_path, "legal_qa")
+    queries = read_rows(folder / "eval" / "query_labels.jsonl")
+    queries[0] |= {"query_content": " "}
+    queries[1] |= {"query_id": ""}
+    write_rows(folder / "eval" / "query_labels.jsonl", queries)
+
+    reports = list(check_task("CRUMBLegalQA", ["test"], data_root=tmp_path))
+
+    assert seen(reports, "empty")[0].message == "1 queries have an empty text; '-' is sent in its place"
+    assert seen(reports, "empty")[0].examples == ("100",)
+    assert [entry.message for entry in seen(reports, "ids")] == ["1 queries have an empty id"]
 
 
 def test_queries_that_two_splits_share_are_found(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from generate_crumb import REPOSITORY, Shape, read_rows, write_rows, write_task
 from crumb_tasks.cards import TaskCard, find_aggregate, find_task, iter_tasks
 from crumb_tasks.errors import CardError, DataError, MissingDataError, SchemaError, UsageError
 from crumb_tasks.loaders import load_collection, loader_of
+from crumb_tasks.sources import open_source
 
 MAX_PASSAGE = Shape(use_max_p=True)
 PAPERS = Shape(chunked=False, binary=True)
@@ -85,6 +86,21 @@ def test_parents_are_never_read_out_of_ids(tmp_path: Path) -> None:
     parents = load_collection("CRUMBClinicalTrial", data_root=tmp_path).parents
 
     assert parents.to_pylist()[-2:] == ["a:b", "whole:thing"]
+
+
+def test_what_upstream_leaves_null_is_shown_and_contradicts_nothing(tmp_path: Path) -> None:
+    """A parent_id of null is printed as null, not as what stands for it; a use_max_p of null is no other flag."""
+    folder = write_task(tmp_path, "clinical_trial", MAX_PASSAGE)
+    change(folder / "passage_corpus.jsonl", parent_id=None)
+    change(folder / "eval" / "query_labels.jsonl", use_max_p=None)
+    task = find_task("CRUMBClinicalTrial")
+
+    found = list(loader_of(task).inspect(task, "test", open_source(task, root=tmp_path)))
+    notes = load_collection(task, data_root=tmp_path).notes
+
+    messages = [entry.message for entry in found]
+    assert "first passage: document_id 'DOC0000000:0', parent_id null" in messages
+    assert not [message for message in (*messages, *notes) if message.startswith("use_max_p of ")]
 
 
 def test_papers_have_graded_and_binary_labels(tmp_path: Path) -> None:
@@ -259,8 +275,6 @@ def test_the_sample_is_in_the_very_upstream_layout() -> None:
 
 def test_the_sample_loads_as_the_real_tasks(tmp_path: Path) -> None:
     """The same numbers under both names."""
-    from crumb_tasks.sources import open_source
-
     for name in ("ClinicalTrial", "PaperRetrieval"):
         sample = find_task(f"CRUMBSample{name}")
         for file in loader_of(sample).files(sample, "test"):

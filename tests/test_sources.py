@@ -16,8 +16,8 @@ import pytest
 from generate_crumb import REPOSITORY, write_task
 
 from crumb_tasks.cards import Source, TaskCard, find_task
-from crumb_tasks.errors import MissingDataError
-from crumb_tasks.sources import _hosts, cache_dir, data_root, open_source, set_data_root, written_whole
+from crumb_tasks.errors import MissingDataError, UsageError
+from crumb_tasks.sources import _hosts, cache_dir, data_root, fetch_into, open_source, set_data_root, written_whole
 
 ROOT = Path(__file__).parent.parent
 REVISION = str(find_task("CRUMBLegalQA").source.revision)
@@ -137,6 +137,28 @@ def test_all_missing_files_are_named_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in message
     for part in ("org/name", "abc", "corpus.jsonl, queries.jsonl", "crumb-tasks download Tiny --data DIR"):
         assert part in message
+
+
+def test_a_data_root_that_is_not_there_is_misuse(tmp_path: Path) -> None:
+    """Nothing is fetched in its place; data of the user's own still say whose they are, the sample needs none."""
+    root = tmp_path / "nowhere"
+    with pytest.raises(UsageError, match=r"the data root .*nowhere is no directory; correct --data or CRUMB_TASKS"):
+        open_source(card(hub="org/name", revision="abc"), root=root).path("corpus.jsonl")
+    with pytest.raises(MissingDataError, match=r"nowhere is no directory; these data are yours to bring \(LDC93T3A\)"):
+        open_source(card(hub="org/closed", user="LDC93T3A"), root=root).path("docs.sgml")
+    assert open_source(find_task("CRUMBSampleLegalQA"), root=root).path("legal_qa/passage_corpus.jsonl").is_file()
+
+
+def test_the_data_root_that_lacks_a_repository_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who has set one sees where it was looked for, before what the host said."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    task = card(hub="org/name", revision="abc")
+
+    with pytest.raises(MissingDataError, match=rf"not in the data root \({tmp_path}\); .*crumb-tasks download Tiny"):
+        open_source(task, root=tmp_path).path("corpus.jsonl")
+    with pytest.raises(MissingDataError) as caught:
+        fetch_into(task.source, "corpus.jsonl", tmp_path / "new", task="Tiny")
+    assert "data root" not in str(caught.value)
 
 
 def test_data_that_are_the_users_own_are_never_fetched(tmp_path: Path) -> None:

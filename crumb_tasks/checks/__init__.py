@@ -5,7 +5,7 @@ A *finding* breaks a promise of the card or of a sound collection, a *note* is w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from crumb_tasks.cards import TaskCard, find_task
 from crumb_tasks.checks._same_texts import check_same_texts
 from crumb_tasks.collection import Collection, Qrels
-from crumb_tasks.errors import DataError
+from crumb_tasks.errors import DataError, MissingDataError
 from crumb_tasks.loaders import check_split, counts_of, dangling_ids, load_collection, loader_of
 from crumb_tasks.loaders._finding import Finding, finding, note
 from crumb_tasks.sources import OpenedSource, head_revision, open_source
@@ -71,14 +71,18 @@ def check_task(
     source = open_source(card, root=data_root)
     queries_by_split: dict[str, pa.Table] = {}
     for split in wanted:
+        seen: list[Finding] = []
+        failure = ""
         try:
             collection = load_collection(card, split, data_root=data_root)
-            seen = (*check_collection(card, collection, texts=texts), *_inspect(card, split, source))
+            seen += check_collection(card, collection, texts=texts)
         except DataError as error:
-            seen = (finding("load", str(error)),)
+            failure = str(error)
+            seen.append(finding("load", failure))
         else:
             queries_by_split[split] = collection.queries
-        yield Report(card.name, split, source.origin, seen)
+        seen += _inspect(card, split, source, failure=failure)
+        yield Report(card.name, split, source.origin, tuple(seen))
     shared = (*_check_shared_queries(queries_by_split), *_check_revision(source))
     if shared:
         yield Report(card.name, "", source.origin, shared)
@@ -95,15 +99,25 @@ def check_collection(card: TaskCard, collection: Collection, *, texts: bool = Tr
     yield from _check_ids("queries", collection.queries.column("id"))
     yield from _check_candidates(collection)
     yield from _check_own_ids(card, collection)
+    yield from _check_empty_queries(card, collection.queries)
     yield from _check_query_texts(collection.queries)
     yield from _check_empty(card, collection, texts=texts)
     if texts:
         yield from check_same_texts(card, collection)
 
 
-def _inspect(card: TaskCard, split: str, source: OpenedSource) -> Iterable[Finding]:
+def _inspect(card: TaskCard, split: str, source: OpenedSource, *, failure: str) -> Iterator[Finding]:
+    """Yield what the loader finds out by itself, as far as it comes; ``failure`` is why the data do not load, if so."""
     inspect = getattr(loader_of(card), "inspect", None)
-    return () if inspect is None else tuple(inspect(card, split, source))
+    if inspect is None:
+        return
+    try:
+        yield from inspect(card, split, source)
+    except (DataError, OSError, LookupError, pa.ArrowException) as error:
+        if failure and isinstance(error, MissingDataError):
+            return
+        if str(error) != failure:  # what stopped the load may stop this as well
+            yield finding("inspect", str(error))
 
 
 def _check_counts(card: TaskCard, collection: Collection) -> Iterator[Finding]:
@@ -152,9 +166,23 @@ def _check_dangling(card: TaskCard, collection: Collection) -> Iterator[Finding]
             continue
         allowed = getattr(card.dangling, kind) >= count and card.schema_verified
         message = f"{count} {kind} that judgements or candidates name are not there"
-        if kind != "queries" and (twin := _twin(examples, collection.corpus.column("id"))) is not None:
-            message += f"; '{twin[0]}' is another spelling of '{twin[1]}'"
+        if kind != "queries":
+            message += _explanation(collection, examples)
         yield (note if allowed else finding)("dangling", message, count, tuple(examples))
+
+
+def _explanation(collection: Collection, lost: Sequence[str]) -> str:
+    """Return what the ids that no document has could have meant, where that can be seen."""
+    documents = collection.parent_ids
+    if documents is None:
+        documents = collection.corpus.column("id")
+    else:
+        named = pa.array(lost, pa.string())
+        passages = named.filter(pc.is_in(named, value_set=collection.corpus.column("id")))
+        if len(passages):
+            return f"; '{passages[0]}' is a passage: a passage is judged where documents are"
+    twin = _twin(lost, documents)
+    return "" if twin is None else f"; '{twin[0]}' is another spelling of '{twin[1]}'"
 
 
 def _twin(wanted: Sequence[str], ids: pa.ChunkedArray) -> tuple[str, str] | None:
@@ -184,7 +212,8 @@ def _check_candidates(collection: Collection) -> Iterator[Finding]:
     if collection.candidates is None:
         return
     lengths = np.array([len(ids) for ids in collection.candidates.values()])
-    yield note("candidates", f"{lengths.min()} to {lengths.max()} candidates a query")
+    sizes = f"{lengths.min()} to {lengths.max()} candidates a query" if len(lengths) else "no query has candidates"
+    yield note("candidates", sizes)
     doubled = [query_id for query_id, ids in collection.candidates.items() if len(set(ids)) < len(ids)]
     if doubled:
         message = f"{len(doubled)} queries have a candidate twice"
@@ -211,6 +240,20 @@ def _check_own_ids(card: TaskCard, collection: Collection) -> Iterator[Finding]:
     if len(shared) and not card.exclude_self:
         message = f"{len(shared)} queries have a document of the same id, which stays in their rankings"
         yield note("ids", message, len(shared), tuple(shared.slice(0, _SHOWN).to_pylist()))
+
+
+def _check_empty_queries(card: TaskCard, queries: pa.Table) -> Iterator[Finding]:
+    ids, texts = queries.column("id"), queries.column("text")
+    if n_nameless := pc.sum(_is_blank(ids)).as_py():
+        yield finding("ids", f"{n_nameless} queries have an empty id", n_nameless)
+    empty = ids.filter(pc.or_(_is_blank(texts), pc.equal(texts, card.empty_text)))
+    if len(empty):
+        message = f"{len(empty)} queries have an empty text; '{card.empty_text}' is sent in its place"
+        yield finding("empty", message, len(empty), tuple(empty.slice(0, _SHOWN).to_pylist()))
+
+
+def _is_blank(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.equal(pc.utf8_trim_whitespace(texts), "")
 
 
 def _check_query_texts(queries: pa.Table) -> Iterator[Finding]:

@@ -73,6 +73,8 @@ def load_collection(
     wanted = card.default_split if split is None else split
     check_split(card, wanted)
     collection = loader_of(card).load(card, wanted, open_source(card, root=data_root))
+    if not len(collection.corpus):
+        raise DataError(f"{card.name} ({wanted}): the corpus holds no documents; is its file cut short?")
     _check_expected(card, collection)
     return replace(collection, notes=(*collection.notes, *_check_dangling(card, collection)))
 

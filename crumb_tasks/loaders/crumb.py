@@ -65,6 +65,11 @@ class _Query(msgspec.Struct, gc=False):
         return getattr(self, column) or []
 
 
+class _Passage(msgspec.Struct, gc=False):
+    document_id: str | int
+    parent_id: str | int | None
+
+
 def files(task: TaskCard, split: str) -> tuple[str, ...]:
     """Return the queries of ``split`` and the one corpus that the task searches."""
     options = read_options(task, Options)
@@ -142,7 +147,11 @@ def _label_column(task: TaskCard, column: str) -> LabelColumn:
 
 def _read_corpus(path: Path, options: Options, task: TaskCard) -> TextTable:
     parent = "parent_id" if options.level == "passage" else None
-    return read_corpus(path, Layout("document_id", "document_content", parent=parent), empty_text=task.empty_text)
+    layout = Layout("document_id", "document_content", parent=parent)
+    corpus = read_corpus(path, layout, empty_text=task.empty_text)
+    if not len(corpus.table):
+        raise SchemaError(f"{path}: the file holds no documents")
+    return corpus
 
 
 def _query_table(task: TaskCard, path: Path, rows: Sequence[_Query]) -> TextTable:
@@ -174,11 +183,16 @@ def _notes(
             yield f"{judgements.n_truncated} fractional {family} labels cut to integers, as upstream's evaluator does"
         if judgements.n_repeated:
             yield f"{judgements.n_repeated} repeated {family} judgements were dropped"
-    differing = sum(row.use_max_p is not None and row.use_max_p != task.max_passage for row in rows)
+    differing = sum(_contradicts(task, row.use_max_p) for row in rows)
     if differing and options.level == "passage":
         yield f"use_max_p of {differing} queries is {not task.max_passage}; the card's max_passage is followed"
     if n_empty:
         yield f"{n_empty} queries have an empty text"
+
+
+def _contradicts(task: TaskCard, use_max_p: bool | None) -> bool:  # noqa: FBT001 -- a value of the data
+    """Whether upstream's flag is another than the card's; null says nothing."""
+    return use_max_p is not None and use_max_p is not task.max_passage
 
 
 def _inspect_instructions(instructions: Counter[str]) -> Iterator[Finding]:
@@ -191,7 +205,7 @@ def _inspect_instructions(instructions: Counter[str]) -> Iterator[Finding]:
 def _inspect_use_max_p(task: TaskCard, options: Options, use_max_p: Counter[bool | None]) -> Iterator[Finding]:
     shown = tuple(f"{value}: {count}" for value, count in use_max_p.items())
     yield note("use_max_p", f"use_max_p is {', '.join(shown)}", examples=shown)
-    differing = sum(count for value, count in use_max_p.items() if value is not task.max_passage)
+    differing = sum(count for value, count in use_max_p.items() if _contradicts(task, value))
     if differing and options.level == "passage":
         message = f"use_max_p of {differing} queries differs from the card's max_passage = {task.max_passage}"
         yield finding("use_max_p", message, differing)
@@ -210,8 +224,9 @@ def _inspect_parents(task: TaskCard, options: Options, path: Path, source: Opene
     if options.level != "passage":
         return
     corpus = _read_corpus(path, options, task)
-    first = corpus.table.slice(0, 1).to_pylist()[0]
-    yield note("parents", f"first passage: document_id {first['id']!r}, parent_id {first['parent']!r}")
+    _, first = next(read_jsonl(path, _Passage))
+    parent = "null" if first.parent_id is None else repr(first.parent_id)
+    yield note("parents", f"first passage: document_id {first.document_id!r}, parent_id {parent}")
     if not options.chunked:
         n_parents = len(corpus.table) - corpus.n_orphans
         if n_parents:

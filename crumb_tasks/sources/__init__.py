@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from crumb_tasks.cards import Source, TaskCard
-from crumb_tasks.errors import MissingDataError
+from crumb_tasks.errors import MissingDataError, UsageError
 from crumb_tasks.sources._files import cache_dir, written_whole
 from crumb_tasks.sources._hosts import NotToBeHadError, fetch, fetch_from_hub_into, head_revision, path_in_cache
 
@@ -84,11 +84,13 @@ class OpenedSource:
 
         Raises:
             MissingDataError: The file is neither in the data root nor to be had from its host.
+            UsageError: The data root that was named is no directory.
         """
         return self.paths([file])[file]
 
     def paths(self, files: Iterable[str]) -> dict[str, Path]:
         """Return the local path of each of ``files``; errors as `path`, naming all files that are missing."""
+        self._refuse_lost_root()
         wanted = list(files)
         owner_by_file = {file: self.source.locate(file) for file in wanted}
         own = [file for file, (owner, _) in owner_by_file.items() if owner is self.source]
@@ -119,6 +121,13 @@ class OpenedSource:
         if self.root is not None:
             return (self.root / name).exists()  # a user's corpus may be a folder
         return self._may_be_fetched and path_in_cache(self.source, name) is not None
+
+    def _refuse_lost_root(self) -> None:
+        """Refuse to ask a host when the data root that was named is not there; for a user's own data see `_missing`."""
+        if self._may_be_fetched and self.searched is not None and not self.searched.is_dir():
+            raise UsageError(
+                f"{self.task}: the data root {self.searched} is no directory; correct --data or CRUMB_TASKS_DATA"
+            )
 
     @property
     def _may_be_fetched(self) -> bool:
@@ -152,6 +161,8 @@ class OpenedSource:
     def _why_not_here(self) -> str:
         if self.source.sample is not None:
             return "the package lacks its own sample; reinstall crumb-tasks"
+        if self.root is None and self.searched is not None and not self.searched.is_dir():
+            return f"the data root {self.searched} is no directory"
         return f"not in the data root ({self.root or self.searched or 'none is set'})"
 
     def _missing(self, files: Iterable[str], why: str) -> MissingDataError:
@@ -165,6 +176,8 @@ class OpenedSource:
                 f"{self.task}: {names}: {why}; {yours}: put them into DIR/{repository} and set CRUMB_TASKS_DATA=DIR"
             )
         host = "Hub dataset" if self.source.hub else "GitHub repository"
+        if self.root is None and self.searched is not None:
+            why = f"not in the data root ({self.searched}); {why}"
         return MissingDataError(
             f"{self.task}: {names} of the {host} {repository} at revision {self.source.revision}: {why}; "
             f"get it with: crumb-tasks download {self.task} --data DIR"
@@ -213,8 +226,9 @@ def fetch_into(source: Source, name: str, target: Path, *, task: str) -> Path:
         return path
     if fetch_from_hub_into(source, full, target / str(source.hub)):
         return path
-    # the cache may hold it; if not, the reason comes from there
-    cached = OpenedSource(source=source, task=task, root=None, searched=target).path(name)
+    # the cache may hold it; if not, the reason comes from there, and the data root, which may be new, is none
+    is_own = source.user is not None or source.path is not None
+    cached = OpenedSource(source=source, task=task, root=None, searched=target if is_own else None).path(name)
     with cached.open("rb") as file, written_whole(path) as copy:
         shutil.copyfileobj(file, copy)
     return path
