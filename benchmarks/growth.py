@@ -24,9 +24,10 @@ def main() -> None:
         for size in arguments.sizes:
             found = in_process(way, size, arguments.threads)
             line = f"{way:12} {size:>10,}: {found['seconds']:6.2f} s, {found['MiB']:5.0f} MiB"
-            line += f", {found['seconds'] / size * 1e6:5.2f} us a passage"
+            line += f", processor {found['processor']:6.2f} s, {found['processor'] / size * 1e6:5.2f} us a passage"
             if before is not None:
                 line += f"; time x {found['seconds'] / before['seconds']:.2f}"
+                line += f", processor x {found['processor'] / before['processor']:.2f}"
                 line += f", memory {found['MiB'] - before['MiB']:+.0f} MiB"
             print(line, flush=True)
             before = found
