@@ -172,9 +172,13 @@ class BlockLoader(DataLoader[Any]):
 
     def _batches(self) -> Iterator[Any]:
         dataset: Any = self.dataset
-        step = self.batch_size or 1
-        for start in range(0, len(dataset), step):
-            yield self.collate_fn(dataset.__getitems__(range(start, min(start + step, len(dataset)))))
+        step, height = self.batch_size or 1, len(dataset)
+        for start in range(0, height, step):
+            stop = min(start + step, height)
+            if self.collate_fn is collate:  # which would take the batch out of the rows again
+                yield ColumnBatch(dataset, start, stop)
+            else:
+                yield self.collate_fn(dataset.__getitems__(range(start, stop)))
 
 
 def collate(rows: Sequence[Mapping[str, Any]]) -> MutableMapping[str, Any]:

@@ -20,7 +20,7 @@ from crumb_tasks.search import grid
 from crumb_tasks.search.candidates import CandidatePairs
 from crumb_tasks.search.embeddings import EmbeddingStore
 from crumb_tasks.search.encoding import Encoding, Rows, embedded_blocks
-from crumb_tasks.search.order import CorpusOrder
+from crumb_tasks.search.order import CorpusOrder, inverse
 from crumb_tasks.search.topk import NaNScoreError, Ranked, RunningTopK, unpack
 from crumb_tasks.search.topk_torch import RunningTopKTorch
 
@@ -170,26 +170,15 @@ def _refuse_nan(vectors: Any, kind: str, ids: Sequence[str]) -> None:
 def _to_run(query_ids: Sequence[str], order: CorpusOrder, ranked: Ranked) -> Run:
     """Return the run of ``ranked``, whose vocabularies hold only what was retrieved."""
     scores, ordinals = unpack(ranked.keys)
+    ranks = inverse(order.row_by_rank)[order.row_by_ordinal[ordinals]]
+    used, codes = _compacted(ranks, len(order.ids))
+    retrieved = Vocabulary(order.ids.take(pa.array(order.row_by_rank[used])))
+    values = scores.astype(np.float64)
     if order.parents is None or order.parent_by_ordinal is None:
-        documents, codes = _vocabulary(order, ordinals)
-        return Run(tuple(query_ids), ranked.offsets, documents, codes, scores.astype(np.float64))
-    parent_codes = order.parent_by_ordinal[ordinals]
-    used, codes = _compacted(parent_codes, len(order.parents))
-    passages, passage_codes = Vocabulary.encode(order.ids.take(pa.array(order.row_by_ordinal[ordinals])))
-    return Run(
-        tuple(query_ids),
-        ranked.offsets,
-        Vocabulary(order.parents.decode(used)),
-        codes,
-        scores.astype(np.float64),
-        passages,
-        passage_codes,
-    )
-
-
-def _vocabulary(order: CorpusOrder, ordinals: NDArray[np.int32]) -> tuple[Vocabulary, NDArray[np.int32]]:
-    used, codes = _compacted(ordinals, len(order.ids))
-    return Vocabulary(order.ids.take(pa.array(order.row_by_ordinal[used]))), codes
+        return Run(tuple(query_ids), ranked.offsets, retrieved, codes, values)
+    used, parent_codes = _compacted(order.parent_by_ordinal[ordinals], len(order.parents))
+    documents = Vocabulary(order.parents.decode(used))
+    return Run(tuple(query_ids), ranked.offsets, documents, parent_codes, values, retrieved, codes)
 
 
 def _compacted(codes: NDArray[np.int32], n_codes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -24,12 +24,13 @@ _PIECE = 1 << 16  # ids that are turned into integers at once
 
 @dataclass(frozen=True, eq=False)
 class CorpusOrder:
-    """The order of a corpus' ids, about 16 bytes a document beside the ids.
+    """The order of a corpus' ids, 8 bytes a document beside the ids, 16 with MaxP.
 
     Attributes:
         ids: Ids in corpus order.
         ordinals: int32: the ordinal of each corpus row.
         row_by_ordinal: int32, its inverse.
+        row_by_rank: int32: the rows in the order of their ids; without MaxP that is `row_by_ordinal`.
         parents: With MaxP the documents that the passages stand for, else ``None``.
         parent_by_ordinal: int32: with MaxP the code in ``parents`` of each ordinal (never descending), else ``None``.
     """
@@ -37,6 +38,7 @@ class CorpusOrder:
     ids: pa.Array
     ordinals: NDArray[np.int32]
     row_by_ordinal: NDArray[np.int32]
+    row_by_rank: NDArray[np.int32]
     parents: Vocabulary | None = None
     parent_by_ordinal: NDArray[np.int32] | None = None
 
@@ -50,13 +52,14 @@ class CorpusOrder:
         flat = _one_array(ids)
         row_by_rank = _sorted_rows(flat)
         if parents is None:
-            return cls(flat, _inverse(row_by_rank), row_by_rank)
+            return cls(flat, inverse(row_by_rank), row_by_rank, row_by_rank)
         if len(parents) != len(flat):
             raise RunError(f"corpus: {len(flat)} ids but {len(parents)} parents; they must be aligned row by row")
         vocabulary, parent_by_row = _encoded_parents(parents)
         # A stable order by parent of what is in order by id is the order by (parent, id).
         row_by_ordinal = row_by_rank[_stable_order(parent_by_row[row_by_rank])]
-        return cls(flat, _inverse(row_by_ordinal), row_by_ordinal, vocabulary, parent_by_row[row_by_ordinal])
+        parent_by_ordinal = parent_by_row[row_by_ordinal]
+        return cls(flat, inverse(row_by_ordinal), row_by_ordinal, row_by_rank, vocabulary, parent_by_ordinal)
 
     @property
     def n_documents(self) -> int:
@@ -94,10 +97,11 @@ def _one_array(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
     return flat if pa.types.is_string(flat.type) else flat.cast(pa.string())
 
 
-def _inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
-    inverse = np.empty_like(order)
-    inverse[order] = np.arange(len(order), dtype=np.int32)
-    return inverse
+def inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the inverse of a permutation."""
+    found = np.empty_like(order)
+    found[order] = np.arange(len(order), dtype=np.int32)
+    return found
 
 
 def _stable_order(codes: NDArray[np.int32]) -> NDArray[np.int32]:

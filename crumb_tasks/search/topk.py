@@ -24,7 +24,8 @@ EMPTY = np.iinfo(np.int64).min
 
 _ORDINAL = 0xFFFFFFFF
 _LANES = 8  # booleans in one 64-bit word, a power of two
-_FLOOD = 16  # a tile of which one in so many scores passes is searched for mere ties first
+_FLOOD = 16  # a tile of which one in so many scores passes is searched for mere ties first,
+_DELUGE = 4  # and for neighbours of one document where it is one in so many
 _ALL_BELOW = np.uint64(0x0101010101010101)
 _CUT_ENTRIES = 1 << 17  # entries that a cut handles at once, a megabyte: they stay in the CPU's cache
 
@@ -121,6 +122,8 @@ class RunningTopK:
         if len(keys) * _FLOOD > scores.size:  # of the scores that equal the threshold, those with the lower id may go
             kept = keys > self._least[rows + first_query]
             rows, keys = rows[kept], keys[kept]
+        if self._parent_by_ordinal is not None and len(keys) * _DELUGE > scores.size:
+            rows, keys = best_of_neighbours(rows, keys, self._parent_by_ordinal)
         with self._locks[first_query // self._tile[0]]:
             self._append(slice(first_query, first_query + len(scores)), rows, keys)
 
@@ -188,6 +191,17 @@ class RunningTopK:
             part = np.sort(self._keys[start : start + step, : self.depth], axis=1)[:, ::-1]
             parts.append(part[np.arange(self.depth) < counts[start : start + step, np.newaxis]])
         return Ranked(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]), np.concatenate(parts))
+
+
+def best_of_neighbours(
+    rows: NDArray[np.int64], keys: NDArray[np.int64], parent_by_ordinal: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return only the best of neighbours that share row and parent, as the passages of a document often do."""
+    parents = parent_by_ordinal[keys & 0x7FFFFFFF]
+    is_first = np.ones(len(keys), dtype=np.bool_)
+    is_first[1:] = (rows[1:] != rows[:-1]) | (parents[1:] != parents[:-1])
+    starts = np.flatnonzero(is_first)
+    return rows[starts], np.maximum.reduceat(keys, starts)
 
 
 def best_of_parents(keys: NDArray[np.int64], parent_by_ordinal: NDArray[np.int32]) -> NDArray[np.int64]:
