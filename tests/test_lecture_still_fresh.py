@@ -96,6 +96,7 @@ def test_the_command_shows_measures_order_and_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two models evaluated on both, from the command line; a result on one snapshot only is named."""
+    pytest.importorskip("mteb")
     monkeypatch.setenv("CRUMB_TASKS_DATA", str(both_snapshots(tmp_path / "data")))
     results = tmp_path / "out"
     for model in MODELS:

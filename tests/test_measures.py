@@ -540,27 +540,25 @@ def _cutoff(name: str) -> dict[str, int]:
     return {"cutoff": int(cutoff)} if cutoff else {}
 
 
-def test_many_cutoffs_cost_one_look_at_the_run() -> None:
-    """2,000 rankings of 1,000 documents and MTEB's 42 values take less than two seconds on any machine."""
-    import time
-
+def test_values_do_not_depend_on_the_measures_asked_for_beside_them() -> None:
+    """MTEB's 42 values, asked for at once, are to the bit those that each gives when asked for alone."""
     random = np.random.default_rng(0)
-    query_ids = [f"q{q}" for q in range(2000)]
-    index = np.repeat(np.arange(2000), 1000)
-    documents = [f"d{d}" for d in np.tile(np.arange(1000), 2000)]
-    run = Run.from_columns(query_ids, index, documents, random.random(2_000_000))
+    query_ids = [f"q{q}" for q in range(200)]
+    index = np.repeat(np.arange(200), 1000)
+    documents = [f"d{d}" for d in np.tile(np.arange(1000), 200)]
+    run = Run.from_columns(query_ids, index, documents, random.random(200_000))
     qrels = Qrels.from_columns(
-        query_ids, np.repeat(np.arange(2000), 5), [f"d{d}" for d in np.tile(range(5), 2000)], np.ones(10_000)
+        query_ids, np.repeat(np.arange(200), 5), [f"d{d}" for d in np.tile(range(5), 200)], np.ones(1000)
     )
     names = [f"{m}@{k}" for m in ("nDCG", "AP", "R", "P", "RR", "Success") for k in (1, 3, 5, 10, 20, 100, 1000)]
+    judged = JudgedRanks.find(run, qrels)
 
-    began = time.perf_counter()
-    values = evaluate(map(parse_measure, names), JudgedRanks.find(run, qrels))
-    took = time.perf_counter() - began
+    values = evaluate(map(parse_measure, names), judged)
 
-    assert len(values) == 42
+    assert list(values) == names
     assert values["R@1000"].mean() == 1.0
-    assert took < 2
+    for name in names:
+        assert np.array_equal(values[name], evaluate([parse_measure(name)], judged)[name]), name
 
 
 def test_instructir_blind_floor() -> None:
