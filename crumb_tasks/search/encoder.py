@@ -88,13 +88,13 @@ def search_encoder(
     phase = _phases(timer, hf_split, hf_subset)
     with phase("Encoding queries"):
         query_vectors = call.queries(queries, query_groups)
-        _refuse_nan(query_vectors, "query", query_ids)
+        refuse_nan(query_vectors, "query", query_ids)
     rows = Rows(arrow_corpus, None if pairs is None else pairs.rows)
     with phase("Searching corpus"):
         stored = None if store is None else store.open(model, task_metadata, rows, encode_kwargs)
-        search = _Search(model, query_vectors, query_ids, order, rows, min(depth, order.n_documents), pairs)
+        search = BlockSearch(model, query_vectors, query_ids, order, rows, min(depth, order.n_documents), pairs)
         ranked = search.over(embedded_blocks(call, rows, stored))
-    return _to_run(query_ids, order, ranked)
+    return to_run(query_ids, order, ranked)
 
 
 def _phases(timer: TimingStack | None, split: str, subset: str) -> Any:
@@ -104,8 +104,18 @@ def _phases(timer: TimingStack | None, split: str, subset: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
-    """One pass over the blocks."""
+class BlockSearch:
+    """One pass over the blocks of a corpus, or of the part of one that `rows` and ``order`` are about.
+
+    Attributes:
+        model: Whose similarity counts.
+        query_vectors: The embeddings of all queries.
+        query_ids: Their ids.
+        order: The order of the ids.
+        rows: What the blocks are cut from.
+        depth: Documents to keep for each query.
+        pairs: Which documents each query may rank, else ``None``.
+    """
 
     model: Any
     query_vectors: Any
@@ -159,7 +169,12 @@ def _add(top: RunningTopK | RunningTopKTorch, ordinals: NDArray[np.int32], tile:
     top.add(tile.queries.start, scores, ordinals[tile.documents])
 
 
-def _refuse_nan(vectors: Any, kind: str, ids: Sequence[str]) -> None:
+def refuse_nan(vectors: Any, kind: str, ids: Sequence[str]) -> None:
+    """Refuse embeddings that hold NaN.
+
+    Raises:
+        RunError: One does; the message names the text by ``kind`` and id.
+    """
     if not grid.is_dense(vectors):
         return
     bad = torch.as_tensor(vectors).isnan().any(dim=1).nonzero()
@@ -167,7 +182,7 @@ def _refuse_nan(vectors: Any, kind: str, ids: Sequence[str]) -> None:
         raise RunError(f"{kind} '{ids[int(bad[0])]}': its embedding holds NaN; look at its text and the model")
 
 
-def _to_run(query_ids: Sequence[str], order: CorpusOrder, ranked: Ranked) -> Run:
+def to_run(query_ids: Sequence[str], order: CorpusOrder, ranked: Ranked) -> Run:
     """Return the run of ``ranked``, whose vocabularies hold only what was retrieved."""
     scores, ordinals = unpack(ranked.keys)
     ranks = inverse(order.row_by_rank)[order.row_by_ordinal[ordinals]]

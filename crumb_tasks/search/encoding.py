@@ -108,18 +108,27 @@ class Rows:
         return slice(start, stop) if self.rows is None else self.rows[start:stop]
 
 
-def embedded_blocks(call: Encoding, rows: Rows, stored: StoredCorpus | None) -> Iterator[tuple[int, Any]]:
-    """Yield ``(first row, embeddings)`` block by block, from disk where they are there."""
+def embedded_blocks(
+    call: Encoding, rows: Rows, stored: StoredCorpus | None, *, first_block: int = 0
+) -> Iterator[tuple[int, Any]]:
+    """Yield ``(first row, embeddings)`` block by block, from disk where they are there.
+
+    Args:
+        call: How the model is called.
+        rows: What is encoded.
+        stored: Embeddings on disk.
+        first_block: Which block of ``stored`` the first of ``rows`` is, where these are a part of a corpus.
+    """
     started, total = time.monotonic(), len(rows)
     quiet = not call.kwargs.get("show_progress_bar", True)
     with tqdm(total=total, unit="doc", unit_scale=True, desc="Encoding and searching", disable=quiet) as progress:
         for start in range(0, total, grid.BLOCK):
             stop = min(start + grid.BLOCK, total)
-            vectors = None if stored is None else stored.read(start // grid.BLOCK, stop - start)
+            vectors = None if stored is None else stored.read(first_block + start // grid.BLOCK, stop - start)
             if vectors is None:
                 vectors = call.documents(rows.table(start, stop))
                 if stored is not None:
-                    vectors = stored.write(start // grid.BLOCK, vectors)
+                    vectors = stored.write(first_block + start // grid.BLOCK, vectors)
             yield start, vectors
             progress.update(stop - start)
     seconds = max(time.monotonic() - started, 1e-9)
