@@ -12,28 +12,24 @@ standard library is imported before a model is made or loaded: this is read whil
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import hashlib
 import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from crumb_tasks.errors import UsageError
+from crumb_tasks.model_folders import KINDS, Kind
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-Kind = Literal["sentence-transformers", "model2vec", "cross-encoder"]
-KINDS: tuple[str, ...] = get_args(Kind)
-
 _logger = logging.getLogger("crumb_tasks")
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.onnx", "*.gguf", "*.npz")
-_SETTINGS = ("*.json", "*.txt", "*.model")
 
 
 @dataclass(frozen=True)
@@ -43,11 +39,12 @@ class LocalModel:
     Attributes:
         path: The directory.
         kind: What loads it.
-        revision: Hash of its files, see `folder_revision`; MTEB files results under it.
+        revision: Hash of its files, see `crumb_tasks.model_folders.folder_revision`; MTEB files results under it.
         n_parameters: Number of parameters, where known.
         embed_dim: Dimensions of its embeddings, where known.
         max_tokens: Length limit, where known.
         load: Further arguments of its constructor, such as ``{"trust_remote_code": true}``.
+        stamp: `crumb_tasks.model_folders.folder_stamp` when ``revision`` was computed; empty where written by hand.
     """
 
     path: str
@@ -57,6 +54,7 @@ class LocalModel:
     embed_dim: int | None = None
     max_tokens: int | None = None
     load: Mapping[str, Any] = field(default_factory=dict)
+    stamp: str = ""
 
 
 def models_path() -> Path:
@@ -136,85 +134,44 @@ def check_name(name: str) -> None:
         raise UsageError(f"'{name}' is no model name for MTEB; it has the form organisation/model, as in '{example}'")
 
 
+@contextlib.contextmanager
+def locked_models() -> Iterator[None]:
+    """Keep other processes from changing the file until the end of the block; entering it again inside is harmless."""
+    from filelock import FileLock
+
+    path = models_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f"{path.name}.lock"), is_singleton=True):
+        yield
+
+
 def remember(name: str, model: LocalModel) -> None:
     """Write ``model`` into the file under ``name``, replacing what it remembered there.
 
     Raises:
         UsageError: The name is none for MTEB, or the file is broken.
     """
-    from crumb_tasks.sources import written_whole
-
     check_name(name)
-    entries = _read_entries(models_path()) | {name: _entry(model)}  # what is broken there is the user's to correct
-    with written_whole(models_path()) as file:
-        file.write((json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode())
+    with locked_models():
+        _write_entries(_read_entries(models_path()) | {name: _entry(model)})  # what is broken there is the user's
 
 
 def forget(name: str) -> None:
     """Take ``name`` out of the file; nothing happens where it is not there."""
+    if models_path().is_file():
+        with locked_models():
+            _write_entries({known: entry for known, entry in _read_entries(models_path()).items() if known != name})
+
+
+def _write_entries(entries: Mapping[str, Any]) -> None:
     from crumb_tasks.sources import written_whole
 
-    entries = {known: entry for known, entry in _read_entries(models_path()).items() if known != name}
-    if models_path().is_file():
-        with written_whole(models_path()) as file:
-            file.write((json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode())
+    with written_whole(models_path()) as file:
+        file.write((json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode())
 
 
 def _entry(model: LocalModel) -> dict[str, Any]:
-    return {key: value for key, value in asdict(model).items() if value not in (None, {})}
-
-
-def folder_kind(folder: Path) -> Kind:
-    """Return what loads the model in ``folder``, by its files.
-
-    Raises:
-        UsageError: It does not look like a model.
-    """
-    if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
-        raise UsageError(f"{folder} holds no model: there is neither config.json nor modules.json")
-    if (folder / "modules.json").is_file():
-        return _kind_of_modules(folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if config.get("model_type") == "model2vec" or "embedding_dtype" in config:  # the latter without distillation
-        return "model2vec"
-    if any("SequenceClassification" in name for name in config.get("architectures") or ()):
-        return "cross-encoder"
-    return "sentence-transformers"
-
-
-def _kind_of_modules(folder: Path) -> Kind:
-    """Return what saved a folder with ``modules.json``; sentence-transformers 6 writes one for cross-encoders too.
-
-    Raises:
-        UsageError: Something whose models are not supported from a directory.
-    """
-    settings = folder / "config_sentence_transformers.json"
-    saved_by = json.loads(settings.read_text(encoding="utf-8")).get("model_type") if settings.is_file() else None
-    if saved_by in {None, "SentenceTransformer"}:
-        return "sentence-transformers"
-    if saved_by == "CrossEncoder":
-        return "cross-encoder"
-    raise UsageError(
-        f"{folder} holds a {saved_by}; a directory may hold a SentenceTransformer, a CrossEncoder or a model2vec model"
-    )
-
-
-def folder_revision(folder: Path) -> str:
-    """Return a hash of a model's weights and settings: the first 16 hexadecimal digits of SHA-256 over names and bytes.
-
-    Raises:
-        UsageError: The folder holds no weights.
-    """
-    weights = sorted({path for pattern in _WEIGHTS for path in folder.rglob(pattern)})
-    if not weights:
-        raise UsageError(f"{folder} holds no weights ({', '.join(_WEIGHTS)})")
-    digest = hashlib.sha256()
-    for path in sorted({*weights, *(path for pattern in _SETTINGS for path in folder.rglob(pattern))}):
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
-        with path.open("rb") as file:
-            while block := file.read(1 << 22):
-                digest.update(block)
-    return digest.hexdigest()[:16]
+    return {key: value for key, value in asdict(model).items() if value not in (None, {}, "")}
 
 
 def model_meta(name: str, model: LocalModel) -> ModelMeta:
@@ -243,6 +200,12 @@ def model_meta(name: str, model: LocalModel) -> ModelMeta:
         "model_type": ["cross-encoder" if is_pairwise else "dense"],
     }
     return ModelMeta(**fields)
+
+
+def is_local(meta: ModelMeta | None) -> bool:
+    """Return whether an entry of MTEB's registry is that of a local model."""
+    loader = None if meta is None else meta.loader
+    return isinstance(loader, functools.partial) and loader.func is load_local
 
 
 def load_local(

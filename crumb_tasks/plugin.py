@@ -209,12 +209,12 @@ def inject_models(module: ModuleType) -> None:
     if is_disabled():
         return
     check_version()
-    from crumb_tasks.local_models import model_meta, read_models
+    from crumb_tasks.local_models import is_local, model_meta, read_models
 
     registry = model_registry(module)
     with _only_logged("the file of local models"):
         for name, model in read_models().items():
-            if name in registered.models:
+            if is_local(registry.get(name)):
                 continue
             if _is_free(name, "model", registry):
                 with _only_logged(f"local model '{name}'"):

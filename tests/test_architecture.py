@@ -36,6 +36,7 @@ FLOORS = {
         "request",
         "own_search",
         "ranking",
+        "model_folders",
         "local_models",
         "models",
         "cost",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,8 +23,12 @@ from tiny_models import write_cross_encoder, write_static_model
 
 from crumb_tasks import register
 from crumb_tasks.cli._main import main
+from crumb_tasks.errors import UsageError
 from crumb_tasks.loaders import load_collection
+from crumb_tasks.model_folders import folder_revision
 from crumb_tasks.runfiles import write_run
+from crumb_tasks.running.cache import WholeFilesCache
+from crumb_tasks.running.first_stage import open_first_stage
 from crumb_tasks.running.records import file_sha256
 from crumb_tasks.runs import Run
 
@@ -238,8 +243,11 @@ def test_splits_are_added_to_a_result(crumb: Command, static: Path, world: Path)
     assert crumb("run", static, "-t", TASK).code == 0
     before = main_score(results(world, "local/static")[""])
 
-    assert crumb("run", static, "-t", TASK, "--eval-splits", "validation").code == 0
+    both = crumb("run", static, "-t", TASK, "--eval-splits", "test", "validation")
 
+    assert both.code == 0
+    rows = {row.split()[1]: row.split() for row in both.out.splitlines() if row.startswith(TASK)}
+    assert ("cached" in rows["test"], "new" in rows["validation"]) == (True, True), both.out
     path = results(world, "local/static")[""]
     assert main_score(path) == before
     assert set(json.loads(path.read_text(encoding="utf-8"))["scores"]) == {"test", "validation"}
@@ -339,6 +347,33 @@ def test_cross_encoder_re_ranks_three_kinds_of_first_stage(crumb: Command, world
     assert "passages, which are re-ranked as they are" in cached.out
     own = crumb("run", reranker, "-t", MAXP, "--rerank", "local/reranker (" + by_stage["bm25"].parent.name + ")")
     assert own.code == 0, own.err
+
+
+def test_first_stage_is_the_directory_as_it_is_now(crumb: Command, static: Path, world: Path) -> None:
+    """Of several weights under one folder name, `--rerank DIR` takes the runs of those that lie there."""
+    weights = next(static.rglob("*.safetensors"))
+    first = weights.read_bytes()
+    assert crumb("run", static, "--name", "me/one", "-t", TASK).code == 0
+    write_static_model(static, seed=1)
+    assert crumb("run", static, "--name", "me/one", "-t", TASK).code == 0
+    revisions = {path.parent.name for path in (world / "cache" / "results" / "me__one").glob(f"*/{TASK}.json")}
+    cache = WholeFilesCache(world / "cache")
+    second = folder_revision(static)
+    assert open_first_stage(str(static), cache).identity["revision"] == second
+    assert open_first_stage("me/one", cache).identity["revision"] == second
+
+    shutil.rmtree(static)
+    write_static_model(static, prompts={"query": "query: ", "document": "passage: "})
+    assert weights.read_bytes() == first
+
+    (other,) = revisions - {second}
+    assert open_first_stage(f"me/one@{other}", cache).identity["revision"] == other
+    with pytest.raises(UsageError, match="no run of 'me/one' at revision abc is cached"):
+        open_first_stage("me/one@abc", cache)
+    with pytest.raises(UsageError, match="no run of the model in"):  # nobody calls it so any more
+        open_first_stage(str(static), cache)
+    assert crumb("run", static, "-t", TASK).code == 0
+    assert open_first_stage(str(static), cache).identity["model"] == "local/static"
 
 
 def test_overwriting_one_split_keeps_the_other(crumb: Command, static: Path, world: Path) -> None:

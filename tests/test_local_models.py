@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from mteb_models import tiny_sentence_transformer
 from mteb_world import CORPUS
 
-from crumb_tasks import local_models, plugin
+from crumb_tasks import local_models, model_folders, plugin
 from crumb_tasks.errors import UsageError
 
 
@@ -48,7 +49,7 @@ def test_local_models_are_remembered(models: Path) -> None:
     }
     local_models.forget("me/one")
     assert list(local_models.read_models()) == ["me/two"]
-    assert [path.name for path in models.parent.iterdir()] == ["models.json"]
+    assert sorted(path.name for path in models.parent.iterdir()) == ["models.json", "models.json.lock"]
 
 
 @pytest.mark.parametrize(
@@ -110,16 +111,63 @@ def test_revision_is_of_weights_and_settings(tmp_path: Path) -> None:
     """Two models with one folder name have two revisions; a moved folder keeps its own."""
     one, two = save_model(tmp_path / "a" / "model"), save_model(tmp_path / "b" / "model", seed=3)
 
-    assert local_models.folder_revision(one) != local_models.folder_revision(two)
+    assert model_folders.folder_revision(one) != model_folders.folder_revision(two)
     moved = one.rename(tmp_path / "c")
-    assert local_models.folder_revision(moved) == local_models.folder_revision(save_model(tmp_path / "d"))
+    assert model_folders.folder_revision(moved) == model_folders.folder_revision(save_model(tmp_path / "d"))
     with pytest.raises(UsageError, match="holds no weights"):
-        local_models.folder_revision(tmp_path / "a")
+        model_folders.folder_revision(tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", ["modeling_mine.py", "chat_template.jinja", "1_Pooling/config.json", "vocab.txt"])
+def test_whatever_decides_the_output_changes_the_revision(tmp_path: Path, name: str) -> None:
+    """Code, templates, vocabularies and settings are part of a model; a README is not."""
+    folder = save_model(tmp_path / "model")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("1", encoding="utf-8")
+    before = model_folders.folder_revision(folder), model_folders.folder_stamp(folder)
+
+    (folder / "README.md").write_text("words", encoding="utf-8")
+    assert (model_folders.folder_revision(folder), model_folders.folder_stamp(folder)) == before
+    (folder / name).write_text("2", encoding="utf-8")
+
+    assert model_folders.folder_revision(folder) != before[0]
+    assert model_folders.folder_stamp(folder) != before[1]
+
+
+def test_weights_are_read_again_only_when_a_file_was_written(models: Path, tmp_path: Path) -> None:
+    """The revision that is remembered holds as long as names, sizes and times do."""
+    from crumb_tasks.running.directories import name_directory
+
+    folder = save_model(tmp_path / "mine")
+    name, model, _ = name_directory(folder)
+    entries = json.loads(models.read_text(encoding="utf-8"))
+    entries[name]["revision"] = "remembered"
+    models.write_text(json.dumps(entries), encoding="utf-8")
+
+    assert name_directory(folder)[1].revision == "remembered"
+    weights = next(folder.rglob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes())
+    assert name_directory(folder)[1].revision == model.revision
+
+
+def test_processes_at_once_lose_no_model(models: Path) -> None:
+    """Eight processes that remember a model at the same time leave eight models."""
+    code = (
+        "import sys; from crumb_tasks.local_models import LocalModel, remember\n"
+        "for turn in range(20): remember(f'me/{sys.argv[1]}', LocalModel('/x', 'model2vec', str(turn)))"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(8)]
+
+    assert [process.wait(timeout=120) for process in processes] == [0] * 8
+    assert {name: model.revision for name, model in local_models.read_models().items()} == {
+        f"me/{number}": "19" for number in range(8)
+    }
+    assert sorted(path.name for path in models.parent.iterdir()) == ["models.json", "models.json.lock"]
 
 
 def test_kind_of_a_folder(tmp_path: Path) -> None:
     """The files of a folder say what loads it; a folder without a model is one line."""
-    assert local_models.folder_kind(save_model(tmp_path / "st")) == "sentence-transformers"
+    assert model_folders.folder_kind(save_model(tmp_path / "st")) == "sentence-transformers"
     for name, config, kind in (
         ("m2v", {"model_type": "model2vec"}, "model2vec"),
         ("ce", {"architectures": ["BertForSequenceClassification"]}, "cross-encoder"),
@@ -127,9 +175,9 @@ def test_kind_of_a_folder(tmp_path: Path) -> None:
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        assert local_models.folder_kind(tmp_path / name) == kind
+        assert model_folders.folder_kind(tmp_path / name) == kind
     with pytest.raises(UsageError, match="holds no model"):
-        local_models.folder_kind(tmp_path)
+        model_folders.folder_kind(tmp_path)
 
 
 def cross_encoder(folder: Path) -> Path:
@@ -161,8 +209,8 @@ def test_mteb_loads_a_local_model(
 ) -> None:
     """A remembered directory is a model of MTEB's registry, under its own name and revision."""
     folder = make(tmp_path / "model")
-    revision = local_models.folder_revision(folder)
-    assert local_models.folder_kind(folder) == kind
+    revision = model_folders.folder_revision(folder)
+    assert model_folders.folder_kind(folder) == kind
     local_models.remember("me/local", local_models.LocalModel(str(folder), kind, revision))
     module = sys.modules["mteb.models.model_implementations"]
     monkeypatch.setattr(plugin.registered, "models", [])
@@ -185,7 +233,7 @@ def test_model2vec_folder_is_loaded(tmp_path: Path, *, has_modules: bool) -> Non
     model2vec.StaticModel(vectors=weights, tokenizer=module.tokenizer).save_pretrained(tmp_path / "model")
     if not has_modules:
         (tmp_path / "model" / "modules.json").unlink()
-    kind = local_models.folder_kind(tmp_path / "model")
+    kind = model_folders.folder_kind(tmp_path / "model")
     assert kind == ("sentence-transformers" if has_modules else "model2vec")
 
     loaded = local_models.load_local(

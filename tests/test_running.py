@@ -246,6 +246,7 @@ def test_result_of_mteb_run_holds_while_its_data_do(tmp_path: Path) -> None:
 
     assert (holds.state, stale.state) == ("cached", "changed")
     assert "dataset revision older → sample" in stale.reason
+    assert not stale.keeps
     fresh = make_plan(tasks, meta, Condition(), ours, is_fresh=True)
     assert len(fresh.pending) == 2
 
@@ -295,6 +296,7 @@ def test_changed_local_data_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert plan().state == "cached"
     write(files[0], "{} ")
     assert "the data in the data root have changed (test)" in plan().reason
+    assert plan().keeps  # what the result holds of other splits is not of these files
     assert plan("validation").state == "missing"
     files[0].unlink()
     assert plan().state == "cached"

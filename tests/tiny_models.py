@@ -66,8 +66,7 @@ def write_static_model(folder: Path, *, seed: int = 0, prompts: Mapping[str, str
 def write_cross_encoder(folder: Path, *, seed: int = 0) -> Path:
     """Write a directory with a cross-encoder of one layer, as sentence-transformers saves it."""
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = folder.parent / f"{folder.name}.vocab.txt"
-    vocabulary.write_text("\n".join(PIECES), encoding="utf-8")
+    vocabulary = {piece: at for at, piece in enumerate(PIECES)}
     config = BertConfig(
         vocab_size=len(PIECES),
         hidden_size=16,
@@ -81,7 +80,7 @@ def write_cross_encoder(folder: Path, *, seed: int = 0) -> Path:
     plain = folder.parent / f"{folder.name}.plain"
     with contextlib.redirect_stderr(io.StringIO()):
         BertForSequenceClassification(config).save_pretrained(plain)
-        BertTokenizerFast(vocab_file=str(vocabulary), model_max_length=64).save_pretrained(plain)
+        BertTokenizerFast(vocab=vocabulary, model_max_length=64).save_pretrained(plain)
         CrossEncoder(str(plain), device="cpu").save_pretrained(str(folder), create_model_card=False)
     return folder
 

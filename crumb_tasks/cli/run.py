@@ -107,9 +107,12 @@ def run(args: argparse.Namespace) -> int:
     _refuse_contradictions(args)
     _be_quiet()
     from crumb_tasks import register
+    from crumb_tasks.plugin import is_disabled
     from crumb_tasks.running.cache import WholeFilesCache
     from crumb_tasks.running.plan import find_tasks, make_plan
 
+    if is_disabled():
+        raise UsageError("CRUMB_TASKS_DISABLE turns this package's tasks off; unset it, or use mteb run")
     register()
     tasks = find_tasks(args.tasks, args.benchmarks, args.eval_splits)
     cache = WholeFilesCache(args.output_folder)
@@ -217,7 +220,7 @@ def _evaluate(
         try:
             Runner(model, condition, cache, _settings(args, condition.options), reporter).run(plan)
         except KeyboardInterrupt:
-            done = sum(unit.is_computed for unit in plan.units)
+            done = sum(bool(unit.computed) for unit in plan.units)
             reporter.say(f"interrupted after {done} of {len(pending)} tasks; the same command goes on from there")
             return model, True
     return model, False

@@ -12,13 +12,14 @@ from crumb_tasks.errors import UsageError
 from crumb_tasks.local_models import (
     LocalModel,
     check_name,
-    folder_kind,
-    folder_revision,
+    is_local,
+    locked_models,
     model_meta,
     models_path,
     read_models,
     remember,
 )
+from crumb_tasks.model_folders import folder_kind, folder_revision, folder_stamp
 from crumb_tasks.mteb_compat import model_registry
 
 ORGANISATION = "local"
@@ -39,22 +40,38 @@ def name_directory(folder: Path, name: str | None = None) -> tuple[str, LocalMod
         UsageError: It holds no model, or the name is another's.
     """
     folder = folder.resolve()
-    model = LocalModel(str(folder), folder_kind(folder), folder_revision(folder), **_size(folder))
-    known = read_models()
-    if name is None:
-        chosen, message = _default_name(folder, model, known)
-    else:
-        chosen, message = name if "/" in name else f"{ORGANISATION}/{name}", ""
-        message = _check_given(chosen, model, known)
-    before = known.get(chosen)
-    kept = replace(model, load=before.load) if before is not None else model
-    if before != kept:
-        remember(chosen, kept)
+    model = _describe(folder)
+    chosen, kept, message = _choose(folder, model, name)
+    if read_models().get(chosen) != kept:
+        with locked_models():  # another process may have taken the name since
+            chosen, kept, message = _choose(folder, model, name)
+            remember(chosen, kept)
         message = message or f"{folder} is '{chosen}' from now on, remembered in {models_path()}"
     import mteb.models.model_implementations
 
     model_registry(mteb.models.model_implementations)[chosen] = model_meta(chosen, kept)
     return chosen, kept, message
+
+
+def _describe(folder: Path) -> LocalModel:
+    """Return what is to be remembered of a directory; files that are as they were are not read again."""
+    stamp = folder_stamp(folder)
+    for known in read_models().values():
+        if (known.path, known.stamp) == (str(folder), stamp):
+            return known
+    return LocalModel(str(folder), folder_kind(folder), folder_revision(folder), **_size(folder), stamp=stamp)
+
+
+def _choose(folder: Path, model: LocalModel, name: str | None) -> tuple[str, LocalModel, str]:
+    """Return the name of a model, what is remembered under it, and a line for the user."""
+    known = read_models()
+    if name is None:
+        chosen, message = _default_name(folder, model, known)
+    else:
+        chosen = name if "/" in name else f"{ORGANISATION}/{name}"
+        message = _check_given(chosen, model, known)
+    before = known.get(chosen)
+    return chosen, model if before is None else replace(model, load=before.load), message
 
 
 def _default_name(folder: Path, model: LocalModel, known: Mapping[str, LocalModel]) -> tuple[str, str]:
@@ -78,7 +95,8 @@ def _check_given(name: str, model: LocalModel, known: Mapping[str, LocalModel]) 
 
     other = known.get(name)
     if other is None:
-        if name in model_registry(mteb.models.model_implementations):
+        meta = model_registry(mteb.models.model_implementations).get(name)
+        if meta is not None and not is_local(meta):
             raise UsageError(f"'{name}' is a model of MTEB's registry; give yours another name")
         return ""
     if other.revision == model.revision:

@@ -96,6 +96,9 @@ class Runner:
         self._reporter.start(unit.name, *sizes_of(unit, is_pairwise=self._model.is_cross_encoder))
         renews = unit.keeps and unit.state == "changed"
         before = unit.result
+        computed = unit.task.eval_splits
+        if unit.state == "missing" and before is not None:
+            computed = list(before.get_missing_evaluations(unit.task))
         encode_kwargs: Any = {"show_progress_bar": False, **self._settings.encode_kwargs}
         with tempfile.TemporaryDirectory(prefix="crumb_tasks-") as predictions:
             needs_file = isinstance(unit.task, AbsTaskRetrieval) and not isinstance(unit.task, CardTask)
@@ -117,7 +120,7 @@ class Runner:
                 self._cache.save_to_cache(unit.result, model.mteb_model_meta, encode_kwargs=encode_kwargs)
             runs = dict(runs_of(unit, Path(predictions)))
         self._keep(unit, runs, first_stage)
-        unit.is_computed = True
+        unit.computed = tuple(computed)
         self._reporter.finish(main_value(unit.result, unit.task))
 
     def _load(self) -> Any:

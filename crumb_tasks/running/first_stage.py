@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 from crumb_tasks.errors import DataError, UsageError
 from crumb_tasks.local_models import read_models
+from crumb_tasks.model_folders import folder_revision
 from crumb_tasks.models.instructions import short_hash
+from crumb_tasks.mteb_compat import model_registry
 from crumb_tasks.runfiles import read_run_file
 from crumb_tasks.running.cache import WholeFilesCache
 from crumb_tasks.running.records import file_sha256, run_path
@@ -141,7 +143,8 @@ def open_first_stage(text: str, cache: WholeFilesCache) -> FirstStage:
     """Return what ``--rerank`` names: a run file, a folder of runs, or a model whose runs are cached.
 
     Args:
-        text: A path, a directory with a model, a model's name, or its name with an experiment in parentheses.
+        text: A path, a directory with a model, or a model's name; after the name ``@REVISION`` and an experiment in
+            parentheses may follow.
         cache: Where cached runs are.
 
     Raises:
@@ -150,29 +153,56 @@ def open_first_stage(text: str, cache: WholeFilesCache) -> FirstStage:
     path = Path(text).expanduser()
     if path.is_file():
         return file_stage(path)
-    name = text
-    if path.is_dir():
-        if not any((path / file).is_file() for file in ("modules.json", "config.json")):
-            return folder_stage(path)
-        by_path = {model.path: known for known, model in read_models().items()}
-        name = by_path.get(str(path.resolve()), "")
-        if not name:
-            raise UsageError(f"no run of the model in {path} is cached; make it with: crumb-tasks run {path} -t TASK")
-    model, _, experiment = name.partition(" (")
-    folders = _folders_with_runs(cache, model, experiment.removesuffix(")"))
-    if not folders:
+    if not path.is_dir():
+        name, _, experiment = text.partition(" (")
+        name, _, revision = name.partition("@")
+        return _model_stage(text, name, revision or None, experiment.removesuffix(")"), cache)
+    if not any((path / file).is_file() for file in ("modules.json", "config.json")):
+        return folder_stage(path)
+    revision = folder_revision(path)
+    for name, model in read_models().items():
+        if model.revision == revision:
+            return _model_stage(text, name, revision, "", cache)
+    raise UsageError(f"no run of the model in {path} is cached; make it with: crumb-tasks run {path} -t TASK")
+
+
+def _model_stage(text: str, name: str, revision: str | None, experiment: str, cache: WholeFilesCache) -> CachedStage:
+    """Return the cached runs of a model.
+
+    Without a revision they are those of the one that the name stands for now, else those of the only one there is.
+    """
+    by_revision = _folders_with_runs(cache, name, experiment)
+    if not by_revision:
         raise UsageError(
             f"--rerank '{text}': there is no such run file or folder, and no run of such a model is cached"
         )
-    newest = max(folders, key=lambda folder: run_path(folder, "any", "any", "default").parent.stat().st_mtime)
-    revision = newest.parent.parent.name if experiment else newest.name
-    return cached_stage(newest, model=model, revision=revision, experiment=experiment.removesuffix(")"))
+    current = _current_revision(name) if revision is None else revision
+    if current not in by_revision:
+        known = ", ".join(f"'{one}'" for one in by_revision)
+        if revision is not None:
+            raise UsageError(f"--rerank '{text}': no run of '{name}' at revision {revision} is cached, only of {known}")
+        if len(by_revision) > 1:
+            raise UsageError(f"--rerank '{text}': runs of several revisions are cached ({known}); name one: {name}@…")
+        (current,) = by_revision
+    return cached_stage(by_revision[current], model=name, revision=current, experiment=experiment)
 
 
-def _folders_with_runs(cache: WholeFilesCache, model: str, experiment: str) -> list[Path]:
+def _current_revision(name: str) -> str | None:
+    import mteb.models.model_implementations
+
+    meta = model_registry(mteb.models.model_implementations).get(name)
+    return None if meta is None else meta.revision
+
+
+def _folders_with_runs(cache: WholeFilesCache, model: str, experiment: str) -> dict[str, Path]:
+    """Return by revision the folders that hold runs of a model."""
     base = cache.cache_path / "results" / model.replace("/", "__").replace(" ", "_")
-    pattern = f"*/experiments/{experiment}" if experiment else "*"
-    return [folder for folder in base.glob(pattern) if run_path(folder, "any", "any", "default").parent.is_dir()]
+    found = {}
+    for folder in sorted(base.iterdir()) if base.is_dir() else []:
+        results = folder / "experiments" / experiment if experiment else folder
+        if run_path(results, "any", "any", "default").parent.is_dir():
+            found[folder.name] = results
+    return found
 
 
 def file_stage(path: Path) -> RunFileStage:

@@ -46,7 +46,7 @@ class Unit:
         result: The result, once there is one.
         keeps: The result's other splits still hold, and stay when those of the task are evaluated.
         record: What such a result was made of, ``None`` where MTEB made it.
-        is_computed: It was evaluated in this run.
+        computed: Splits that were evaluated in this run.
         failure: Why it failed in this run.
         notes: What was found on the way.
     """
@@ -58,7 +58,7 @@ class Unit:
     result: TaskResult | None = None
     keeps: bool = False
     record: Record | None = None
-    is_computed: bool = False
+    computed: tuple[str, ...] = ()
     failure: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -252,6 +252,8 @@ def _look_up(unit: Unit, meta: ModelMeta, condition: Condition, cache: WholeFile
     is_its_record = record is not None and record.describes(folder / f"{unit.name}.json")
     changed = _changes(unit, record if is_its_record else None, condition)
     if changed:
+        unit.keeps = record is not None and is_its_record and not changes(record.identity, unit.identity, [])
+        unit.record = record if unit.keeps else None
         unit.state, unit.reason = "changed", f"the cached result is of other conditions: {'; '.join(changed)}"
         return
     unit.keeps, unit.record = True, record if is_its_record else None

@@ -68,7 +68,7 @@ def _unit_line(unit: Unit, split: str, published: str) -> Line:
     entries = [] if unit.result is None or unit.failure else unit.result.scores.get(split, [])
     values = [entry["main_score"] for entry in entries if entry.get("main_score") is not None]
     value = sum(values) / len(values) if values else None
-    state = "failed" if unit.failure else "new" if unit.is_computed else "cached"
+    state = "failed" if unit.failure else "new" if split in unit.computed else "cached"
     coverage = ""
     if entries and "n_queries" in entries[0]:
         missing, total = entries[0].get("n_missing", 0), entries[0]["n_queries"]
