@@ -234,12 +234,14 @@ class CardTask(AbsTaskRetrieval):
     ) -> None:
         """Write the rankings as MTEB does, but whole or not at all, and never under another model's or setting's.
 
-        MTEB's own method keeps the first writer's name over whatever is added.
+        MTEB's own method keeps the first writer's name over whatever is added. ``depth`` says how deep the search went,
+        so that a ranking of fewer documents is known to be whole when the file is scored.
         """
         from crumb_tasks.sources import written_whole
 
         path = self._predictions_path(prediction_folder)
-        meta = {"model_name": model.mteb_model_meta.name, "revision": model.mteb_model_meta.revision}
+        named = model.mteb_model_meta
+        meta: dict[str, Any] = {"model_name": named.name, "revision": named.revision, "depth": self._top_k}
         if experiment := getattr(model.mteb_model_meta, "experiment_name", None):
             meta["experiment"] = experiment
         stored = _stored_predictions(path, hf_subset) if path.exists() else {}

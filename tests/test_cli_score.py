@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import unicodedata
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,8 @@ from crumb_tasks.runs import Run
 from crumb_tasks.scoring import CRUMB_MEASURES
 
 Command = Callable[..., tuple[int, str, str]]
+KEYS = {"nDCG": "ndcg", "R": "recall", "P": "precision", "RR": "mrr", "AP": "map"}
+"""MTEB's names of measures."""
 
 
 @pytest.fixture
@@ -239,14 +242,22 @@ def test_unanswered_and_unjudged_queries_are_counted(command: Command, write: An
 
 
 def test_a_shallow_run_has_no_deep_value(command: Command, write: Any) -> None:
-    """R12: R@100 of a 20-deep run is not printed as if it were one; a corpus smaller than the cutoff is no fault."""
+    """R12: R@100 of a 20-deep run is not printed as if it were one, nor R@1000 although the corpus is smaller."""
     path = write("x", run_bytes.trec(passage_run(PLAIN, depth=20)))
 
     code, out, err = command("score", path, "--task", PLAIN, "--measures", "R@20", "R@50", "R@1000")
 
     assert code == 0
     assert "R@50     none (depth 20)" in out
-    assert "depth 20 < cutoff 50: no value for R@50; retrieve deeper" in err
+    assert "R@1000   none (depth 20)" in out
+    n_documents = sample(PLAIN).n_documents
+    assert (
+        f"depth 20 < cutoff 1000, and {n_documents} documents could be retrieved: no value for R@50, R@1000; retrieve "
+        "deeper, or say how deep the search went when it found no more (--depth 1000)"
+    ) in err
+    told = command("score", path, "--task", PLAIN, "--measures", "R@50", "--depth", "50", "--json")[1]
+    assert 0 < measures_of(told)["R@50"] <= 1
+    assert "--depth 0 is no depth" in command("score", path, "--task", PLAIN, "--depth", "0")[2]
     assert json.loads(command("score", path, "--task", PLAIN, "--measures", "R@50", "--json")[1])["measures"] == {}
     whole = write("y", run_bytes.trec(passage_run(PLAIN, depth=10_000)))
     assert "none" not in command("score", whole, "--task", PLAIN, "--measures", "R@1000")[1]
@@ -268,7 +279,7 @@ def test_an_id_in_another_normalisation_is_no_silent_zero(command: Command, writ
 
 
 @pytest.mark.parametrize("data", [b"q1 0 d1 1\nq1 0 d2 0\nq2 0 d3 2\n", b'{"q1":{"d1":1,"d2":0},"q2":{"d3":2}}'])
-def test_any_judgements_can_be_scored_on(command: Command, write: Any, data: bytes) -> None:
+def test_any_judgements_can_be_scored_on(command: Command, write: Any, tmp_path: Path, data: bytes) -> None:
     """--qrels needs no task: CRUMB's nine measures by default."""
     path = write("x", run_bytes.trec({"q1": {"d2": 1.0, "d1": 0.5}}))
 
@@ -277,7 +288,10 @@ def test_any_judgements_can_be_scored_on(command: Command, write: Any, data: byt
     assert code == 0
     assert measures_of(out)["RR"] == pytest.approx(0.25)
     assert "1 of 2 judged queries have no document in the run and count 0: 'q2'" in err
-    assert "R@1000" in {*measures_of(out)}  # nothing says that there is more to retrieve
+    assert "R@1000" not in measures_of(out)  # nobody knows whether there is more to retrieve
+    assert json.loads(out)["coverage"]["n_retrievable"] is None
+    _, out, _ = command("score", path, "--qrels", tmp_path / "qrels", "--depth", "1000", "--json")
+    assert measures_of(out)["R@1000"] == 0.5
 
 
 def test_judgements_of_trec_are_read(command: Command, write: Any, shared_data: Path) -> None:
@@ -410,17 +424,30 @@ def test_an_unreachable_task_of_mteb_is_one_line(command: Command, write: Any) -
     assert "HellaSwag: MTEB cannot load its data" in err.splitlines()[-1]
 
 
-def test_what_mteb_wrote_has_the_live_values(command: Command, tmp_path: Path) -> None:
-    """`mteb run --prediction-folder` and `crumb-tasks score` on what it wrote give identical values."""
+@pytest.mark.parametrize("finds_little", [False, True])
+def test_what_mteb_wrote_has_the_live_values(command: Command, tmp_path: Path, *, finds_little: bool) -> None:
+    """`mteb run --prediction-folder` and `crumb-tasks score` on what it wrote give identical values.
+
+    So it is with a search that returns fewer documents than it was asked for: the file says how deep it went.
+    """
     import mteb
-    from mteb_models import QUIET, WordEncoder
+    from mteb_models import QUIET, OwnSearch, WordEncoder
 
     from crumb_tasks.tasks import task_class
 
+    class Few(OwnSearch):
+        def search(self, queries: Any, **options: Any) -> Any:
+            found = super().search(queries, **options)
+            return {query_id: dict(list(docs.items())[:7]) for query_id, docs in found.items()}
+
+    def chance(query_id: str, doc_id: str) -> float:
+        return float(zlib.crc32(f"{query_id} {doc_id}".encode()))
+
+    measures = {f"{short}@{k}": f"{key}_at_{k}" for short, key in KEYS.items() for k in (1, 10, 100, 1000)}
     for name in (MAXP, PLAIN):
         task = task_class(find_task(name))()
         results = mteb.evaluate(
-            WordEncoder(),
+            Few(chance) if finds_little else WordEncoder(),
             task,
             cache=None,
             prediction_folder=tmp_path,
@@ -429,13 +456,12 @@ def test_what_mteb_wrote_has_the_live_values(command: Command, tmp_path: Path) -
         )
         live = results.task_results[0].scores["test"][0]
 
-        code, out, err = command(
-            "score", tmp_path / f"{name}_predictions.json", "--json", "--measures", "nDCG@10", "R@10", "RR@10"
-        )
+        code, out, err = command("score", tmp_path / f"{name}_predictions.json", "--json", "--measures", *measures)
 
         assert code == 0, err
-        found = {key: measures_of(out)[name_] for key, name_ in (("ndcg_at_10", "nDCG@10"), ("recall_at_10", "R@10"))}
-        assert {key: round(value, 5) for key, value in found.items()} == {key: round(live[key], 5) for key in found}
+        assert {key: round(measures_of(out)[own], 5) for own, key in measures.items()} == {
+            key: round(live[key], 5) for key in measures.values()
+        }
 
 
 def test_the_library_does_what_the_command_does(command: Command, write: Any) -> None:

@@ -111,6 +111,6 @@ def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(UsageError, match="AP was not computed"):
         compare({"a": run_with(), "b": run_with()}, "AP")
     groups = dict.fromkeys(GRADES, "g")
-    grouped = score({"q0": {"a": 1.0}}, collection(GRADES, groups=groups), measures=["Robustness@10"])
+    grouped = score({"q0": {"a": 1.0}}, collection(GRADES, groups=groups), measures=["Robustness@10"], depth=10)
     with pytest.raises(UsageError, match="Robustness@10 has no values per query"):
         compare({"a": grouped, "b": grouped}, "Robustness@10")

@@ -194,7 +194,7 @@ def test_groups_need_no_pattern_in_ids(tmp_path: Path) -> None:
     write_small(tmp_path, queries, [(id, f"d{at}") for at, (id, *_) in enumerate(queries)], ["d0", "d1", "d2", "d3"])
     collection = load_collection(relaxed("InstructIROfficial"), data_root=tmp_path)
 
-    found = score({"a_1_x": {"d0": 1.0}, "c-9": {"d2": 1.0}, "a_1_y": {"d0": 2.0, "d3": 1.0}}, collection)
+    found = score({"a_1_x": {"d0": 1.0}, "c-9": {"d2": 1.0}, "a_1_y": {"d0": 2.0, "d3": 1.0}}, collection, depth=10)
 
     assert found.extras["n_groups"] == 3
     assert found.extras["robustness_at_10"] == pytest.approx((0 + 1 + 1 / np.log2(3)) / 3)

@@ -79,8 +79,8 @@ def test_half_the_support_is_half_the_recall_and_nothing_complete(tmp_path: Path
     (query,) = collection.graded.query_ids
     first, second = collection.graded.to_dict()[query]
 
-    half = score({query: {first: 1.0}}, collection, find_task("MuSiQueRetrieval"))
-    whole = score({query: {first: 1.0, second: 0.5}}, collection, find_task("MuSiQueRetrieval"))
+    half = score({query: {first: 1.0}}, collection, find_task("MuSiQueRetrieval"), depth=20)
+    whole = score({query: {first: 1.0, second: 0.5}}, collection, find_task("MuSiQueRetrieval"), depth=20)
 
     assert (half.value("R@5"), half.value("all_recall@5")) == (0.5, 0.0)
     assert (whole.value("R@5"), whole.value("all_recall@5")) == (1.0, 1.0)

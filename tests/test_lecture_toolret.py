@@ -93,11 +93,11 @@ def test_the_mean_of_parts_is_that_of_those_that_are_judged() -> None:
     tiny = collection({"a": {"1": 1}, "b": {"2": 1}, "c": {"3": 1}}, queries="abcd", query_labels=labels)
     task = card(main_measure="R@5", mean_over="set")
 
-    scores = score({"a": {"1": 1.0}}, tiny, task)
+    scores = score({"a": {"1": 1.0}}, tiny, task, depth=5)
 
     assert scores.value("R@5") == 0.25
     assert scores.value("recall_at_5_x") == 0.5
-    assert score({"a": {"1": 1.0}}, tiny, card(main_measure="R@5")).value("R@5") == pytest.approx(1 / 3)
+    assert score({"a": {"1": 1.0}}, tiny, card(main_measure="R@5"), depth=5).value("R@5") == pytest.approx(1 / 3)
     with pytest.raises(DataError, match=r"the mean is over 'topic', a partition .* that the collection lacks"):
         score({"a": {"1": 1.0}}, tiny, card(main_measure="R@5", mean_over="topic"))
 

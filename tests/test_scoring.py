@@ -85,7 +85,7 @@ def test_a_query_without_judgements_is_left_out_by_name() -> None:
 def test_the_card_says_what_becomes_of_zero_judgements() -> None:
     """A query judged all zero counts 0 or is left out; either way it is counted, as the lecture asks."""
     tiny = collection({"q1": {"a": 1}, "q2": {"a": 0, "b": -1}})
-    run = {"q1": in_order("a"), "q2": in_order("a")}
+    run = {"q1": in_order("a", "b"), "q2": in_order("a", "b")}
 
     zero = score(run, tiny, card(all_zero="zero"))
     left_out = score(run, tiny, card(all_zero="exclude"))
@@ -155,7 +155,7 @@ def test_a_judged_document_that_the_corpus_lacks_stays_in_the_denominator() -> N
     """R20: a dangling judgement is a ceiling on recall, not a document to forget."""
     tiny = collection({"q1": {"d1": 1, "zz": 1}}, ["d1", "d2"])
 
-    assert score({"q1": in_order("d1")}, tiny, measures=["R@10"]).value("R@10") == 0.5
+    assert score({"q1": in_order("d1", "d2")}, tiny, measures=["R@10"]).value("R@10") == 0.5
 
 
 def test_the_corpus_may_be_unknown() -> None:
@@ -163,10 +163,10 @@ def test_the_corpus_may_be_unknown() -> None:
     tiny = collection({"q1": {"d1": 1}})
     tiny = replace(tiny, corpus=tiny.corpus.slice(0, 0))
 
-    scores = score({"q1": in_order("x", "d1")}, tiny, measures=["RR", "R@10"])
+    scores = score({"q1": in_order("x", "d1")}, tiny, measures=["RR", "R@2"])
 
-    assert (scores.value("RR"), scores.value("R@10")) == (0.5, 1.0)
-    assert scores.coverage.n_unknown_documents == 0
+    assert (scores.value("RR"), scores.value("R@2")) == (0.5, 1.0)
+    assert (scores.coverage.n_unknown_documents, scores.coverage.n_retrievable) == (0, None)
 
 
 NUMBERS = [str(number) for number in range(10)]
@@ -237,9 +237,9 @@ def test_runs_by_passages_and_by_documents_have_one_score(ids: list[str], keyed_
     """R26: the same ranking as passages, as documents and mixed scores the same, and what was seen is said."""
     run = Run.from_columns(["q"], np.zeros(3, dtype=np.int64), ids, [3.0, 2.0, 1.0], repeats="best")
 
-    scores = score(run, trials(), card(max_passage=True), ["nDCG@10", "RR", "R@2"])
+    scores = score(run, trials(), card(max_passage=True), ["nDCG@2", "RR", "R@2"])
 
-    assert scores.value("nDCG@10") == pytest.approx(1 / (1 + 1 / math.log2(3)))
+    assert scores.value("nDCG@2") == pytest.approx(1 / (1 + 1 / math.log2(3)))
     assert (scores.value("RR"), scores.value("R@2")) == (1.0, 0.5)
     assert scores.coverage.keyed_by == keyed_by
     assert said(scores, note)
@@ -298,14 +298,60 @@ def test_a_corpus_smaller_than_the_cutoff_is_fine() -> None:
     scores = score(*deep(5, 5), measures=["R@1000"])
 
     assert scores.value("R@1000") == 0.5
+    assert scores.coverage.is_complete
     assert not scores.notes
-    assert said(score(*deep(900, 100), measures=["R@1000"]), "100 documents deep, of 900", "R@1000")
 
 
-def test_a_cutoff_as_deep_as_the_corpus_wants_all_of_it() -> None:
-    """R@900 over 900 documents looks at each of them, so a run of 100 has no such value."""
-    assert set(score(*deep(900, 100), measures=["R@900"]).flagged) == {"R@900"}
-    assert not score(*deep(900, 900), measures=["R@900"]).flagged
+@pytest.mark.parametrize("cutoff", [900, 1000])
+def test_a_small_corpus_wants_all_of_it(cutoff: int) -> None:
+    """R@900 and R@1000 look at each of 900 documents, so a run of 100 has neither, and both numbers are said."""
+    scores = score(*deep(900, 100), measures=[f"R@{cutoff}"])
+
+    assert set(scores.flagged) == {f"R@{cutoff}"}
+    assert said(scores, f"depth 100 < cutoff {cutoff}, and 900 documents could be retrieved", f"--depth {cutoff}")
+    assert not score(*deep(900, 900), measures=[f"R@{cutoff}"]).flagged
+
+
+def test_depth_is_that_of_the_longest_ranking() -> None:
+    """A ranking that ended before the longest one found no more, as BM25's do: that query is no reason to flag."""
+    documents = [f"d{number}" for number in range(9)]
+    tiny = collection({"a": {"d0": 1}, "b": {"d1": 1}}, documents)
+
+    whole = score({"a": in_order(*documents), "b": in_order("d1")}, tiny, measures=["R@5", "R@100"])
+    cut = score({"a": in_order(*documents[:8]), "b": in_order("d1")}, tiny, measures=["R@5", "R@100"])
+
+    assert (whole.summary, whole.flagged) == ({"R@5": 1.0, "R@100": 1.0}, {})
+    assert (cut.summary, set(cut.flagged)) == ({"R@5": 1.0}, {"R@100"})
+
+
+def test_without_a_corpus_only_the_cutoff_counts() -> None:
+    """With judgements alone nobody knows what could be retrieved: a run of 2 has no R@10, unless its depth is told."""
+    tiny = collection({"q1": {"d1": 1}})
+    tiny = replace(tiny, corpus=tiny.corpus.slice(0, 0))
+
+    scores = score({"q1": in_order("x", "d1")}, tiny, measures=["R@2", "R@10"])
+
+    assert (scores.summary, set(scores.flagged)) == ({"R@2": 1.0}, {"R@10"})
+    assert score({"q1": in_order("x", "d1")}, tiny, measures=["R@10"], depth=10).value("R@10") == 1.0
+
+
+def test_each_query_s_own_candidates_bound_its_depth() -> None:
+    """A query with 2 candidates, all ranked, says nothing about another that has 4 and ranks 2."""
+    documents = ["a", "b", "c", "d"]
+    candidates = {"q1": ["a", "b"], "q2": documents}
+    tiny = collection({"q1": {"a": 1}, "q2": {"c": 1}}, documents, candidates=candidates)
+
+    cut = score({"q1": in_order("a", "b"), "q2": in_order("a", "b")}, tiny, measures=["R@3", "R@10"])
+
+    assert set(cut.flagged) == {"R@3", "R@10"}
+    assert not score({"q1": in_order("a", "b"), "q2": in_order(*documents)}, tiny, measures=["R@3", "R@10"]).flagged
+
+
+def test_an_exclusion_that_the_corpus_lacks_makes_no_run_complete() -> None:
+    """Three documents, two ranked: taking out the query's own id, which is none of them, leaves three to retrieve."""
+    tiny = collection({"q": {"b": 1}}, ["a", "b", "c"])
+
+    assert set(score({"q": in_order("b", "c")}, tiny, card(exclude_self=True), ["R@3"]).flagged) == {"R@3"}
 
 
 def test_the_caller_may_know_how_deep_the_search_went() -> None:

@@ -58,7 +58,7 @@ def test_scores_are_those_of_the_scorer() -> None:
     scores = scores_of(evaluate(WordEncoder(), task))
 
     perfect = {"q1": {"d1": 2.0, "d3": 1.0}, "q2": {"d2": 2.0, "d6": 1.0}, "q3": {"d4": 1.0}}
-    expected = score(perfect, task.collection("test"), task.card)
+    expected = score(perfect, task.collection("test"), task.card, depth=task.card.depth)
     assert scores["ndcg_at_10"] == scores["main_score"] == expected.value("nDCG@10") == 1.0
     assert scores["map"] == 1.0
     assert scores["precision_rel2_at_5"] == pytest.approx((1 + 1 + 0) / 3 / 5)

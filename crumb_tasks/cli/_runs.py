@@ -109,6 +109,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="let a document stand where its best passage stands (default: auto, as the task says)",
     )
+    parser.add_argument(
+        "--depth",
+        metavar="N",
+        type=int,
+        help="how deep the search went, where rankings are shorter because no more was found (default: as deep as the "
+        "longest ranking); a measure that looks deeper has no value",
+    )
     add_format_options(parser)
     add_data_option(parser)
 
@@ -182,6 +189,8 @@ def score_file(path: str, args: argparse.Namespace, collections: Collections, me
         UsageError: The task, the split or a measure is unknown.
         DataError: The collection cannot be loaded.
     """
+    if args.depth is not None and args.depth < 1:
+        raise UsageError(f"--depth {args.depth} is no depth; a search goes at least one document deep")
     target = find_target(path, args.task, args.qrels)
     card = target.card
     if args.max_passage == "on" and card is not None and not card.max_passage:
@@ -204,7 +213,7 @@ def score_file(path: str, args: argparse.Namespace, collections: Collections, me
         split = split or file.split
     collection = collections.load(target, split)
     _refuse_other_split(file.run, target, collection, collections)
-    scores = score(file.run, collection, card, measures, max_passage=args.max_passage)
+    scores = score(file.run, collection, card, measures, max_passage=args.max_passage, depth=args.depth or file.depth)
     return Scored(file, target, collection, scores, (*notes, *file.notes, *collection.notes, *scores.notes))
 
 

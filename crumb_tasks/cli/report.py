@@ -164,7 +164,7 @@ def score_runs(given: Sequence[str], split: str | None) -> list[ScoredRun]:
     from crumb_tasks.scoring import MTEB_MEASURES
 
     options = argparse.Namespace(
-        task=None, qrels=None, max_passage="auto", format="auto", split=split, subset=None, tag=None
+        task=None, qrels=None, max_passage="auto", depth=None, format="auto", split=split, subset=None, tag=None
     )
     collections, found = Collections(), list[ScoredRun]()
     for name, path in _run_files(given):
@@ -175,7 +175,7 @@ def score_runs(given: Sequence[str], split: str | None) -> list[ScoredRun]:
         from crumb_tasks.scoring import score
 
         measures = dict.fromkeys([*(m.name for m in scored.scores.measures), *MTEB_MEASURES])
-        scores = score(scored.file.run, scored.collection, card, list(measures))
+        scores = score(scored.file.run, scored.collection, card, list(measures), depth=scored.file.depth)
         print_notes(path, scored.notes)
         system = name or scored.file.system or Path(path).resolve().parent.name
         found.append(ScoredRun(system, path, card, scored.file.run, scored.collection, scores))

@@ -35,6 +35,7 @@ class NestedReader:
         form: What the file is.
         split: The split that was read; ``None`` for ``json``.
         model: The model that MTEB's file names.
+        search_depth: How deep the search went, where the file says it.
         notes: What a user should know about the file.
     """
 
@@ -57,6 +58,7 @@ class NestedReader:
         self._parts: list[tuple[str, str]] = []
         self._empty: list[tuple[tuple[str, ...], int]] = []
         self.model: str | None = None
+        self.search_depth: int | None = None
         self.notes: list[str] = []
 
     @property
@@ -132,6 +134,8 @@ class NestedReader:
             self._text.fail(f"'{_META}' is no JSON object")
         name = meta.get("model_name")
         self.model = name if isinstance(name, str) else None
+        depth = meta.get("depth")
+        self.search_depth = depth if type(depth) is int and depth > 0 else None
 
     def _leaf(self, path: tuple[str, ...], line: int) -> None:
         text = self._text.flat_object(path)

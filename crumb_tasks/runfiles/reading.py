@@ -30,6 +30,7 @@ class RunFile:
         sha256: Of the file's bytes as they lie on disk.
         system: The name of the system: a TREC tag, or the model that MTEB's file names.
         split: The split that was read from MTEB's predictions.
+        depth: How deep the search went, where the file says it, as predictions of this package's tasks do.
         notes: What a user should know, one line each.
     """
 
@@ -39,6 +40,7 @@ class RunFile:
     sha256: str
     system: str | None = None
     split: str | None = None
+    depth: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -87,7 +89,7 @@ def read_run_file(
             raise source.error("the file is empty; a run needs at least one row", 1)
         columns = RunColumns(source, repeats)
         reader: TrecReader | JsonlReader | NestedReader | ParquetReader
-        system = found_split = None
+        system = found_split = depth = None
         if kind == "trec":
             reader = TrecReader(source, columns, tag)
             reader.read()
@@ -102,12 +104,12 @@ def read_run_file(
             form = None if wanted is None else kind
             reader = NestedReader(source, columns, form=form, split=split, subset=subset)
             reader.read()
-            kind, system, found_split = reader.form, reader.model, reader.split
+            kind, system, found_split, depth = reader.form, reader.model, reader.split, reader.search_depth
         run = columns.finish()
         if not len(run):
             raise source.error("the file holds no query; a run needs at least one")
         notes = [*reader.notes, *_notes(columns, run, is_trec=kind == "trec")]
-        return RunFile(run, source.path, kind, source.sha256, system, found_split, tuple(notes))
+        return RunFile(run, source.path, kind, source.sha256, system, found_split, depth, tuple(notes))
 
 
 def _notes(columns: RunColumns, run: Run, *, is_trec: bool) -> Sequence[str]:

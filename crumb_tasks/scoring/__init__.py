@@ -1,12 +1,13 @@
 """A run's scores on a collection, under a task's rules: the one scorer behind ``mteb run`` and ``crumb-tasks score``.
 
-`matching` brings a run and a collection together (queries, MaxP, candidates, exclusions, depth), the measures look at
-what results, `derived` adds what is no mean over queries (Robustness, accuracy, parts), and `Scores` says all of it.
+`matching` brings a run and a collection together (queries, MaxP, candidates, exclusions), `depth` says how deep the run
+goes, the measures look at what results, `derived` adds what is no mean over queries (Robustness, accuracy, parts), and
+`Scores` says all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from crumb_tasks.measures import Measure, delegated, kernels, parse_measure
 from crumb_tasks.measures.kernels import JudgedRanks
 from crumb_tasks.measures.nuggets import coverage, nugget_reciprocal_rank
 from crumb_tasks.runs import Run
+from crumb_tasks.scoring.depth import depth_notes, too_deep
 from crumb_tasks.scoring.derived import choice_values, group_values, mean_of, part_index, part_values
 from crumb_tasks.scoring.matching import Rules, match
 from crumb_tasks.scoring.result import Coverage, Scores
@@ -64,7 +66,8 @@ def score(
         measures: Notation of ir_measures, such as ``nDCG@10``; by default the task's.
         max_passage: ``auto`` follows the card. ``on`` is refused where labels are not those of whole documents.
         depth: How deep the search went, where the caller knows: rankings that are shorter are complete. By default the
-            longest ranking; a measure that looks deeper has no value.
+            longest ranking. A measure that looks deeper has no value, unless some ranking holds all documents that its
+            query could retrieve; without a corpus nobody knows how many those are.
 
     Raises:
         RunError: The run shares no query, or no document, with the collection.
@@ -78,7 +81,7 @@ def score(
     ranked = run if isinstance(run, Run) else Run.from_dict(run)
     matched = match(ranked, collection, rules, max_passage=max_passage, depth=depth)
     per_query = _evaluate(wanted, matched.run, collection, rules)
-    flagged = {measure.name: reason for measure in wanted if (reason := _too_deep(measure, matched.coverage))}
+    flagged = {measure.name: reason for measure in wanted if (reason := too_deep(measure, matched.coverage))}
     parts = part_index(matched.run.query_ids, collection.query_labels, rules.mean_over)
     means = {name: mean_of(values, parts) for name, values in per_query.items()}
     extras: dict[str, float] = {}
@@ -86,7 +89,7 @@ def score(
         ranks = JudgedRanks.find(matched.run, collection.graded.select(matched.run.query_ids))
         robustness, at_10 = group_values(wanted, ranks, matched.run.query_ids, collection.groups)
         means |= robustness
-        if not _too_deep(parse_measure("Robustness@10"), matched.coverage):
+        if not too_deep(parse_measure("Robustness@10"), matched.coverage):
             extras |= at_10
     if rules.is_choice:
         extras |= {name: means[name] for name in ("accuracy", "accuracy_argmax")}
@@ -103,7 +106,7 @@ def score(
         extras=extras,
         flagged=flagged,
         coverage=matched.coverage,
-        notes=(*matched.notes, *_depth_notes(wanted, flagged, matched.coverage)),
+        notes=(*matched.notes, *depth_notes(tuple(flagged), matched.coverage)),
     )
 
 
@@ -154,22 +157,3 @@ def _evaluate(measures: Sequence[Measure], run: Run, collection: Collection, rul
         values |= choice_values(run, collection, graded, rules.relevant_from)
     in_order = dict.fromkeys(measure.name for measure in measures if measure.name in values)
     return {name: values[name] for name in in_order | dict.fromkeys(values)}
-
-
-def _too_deep(measure: Measure, coverage: Coverage) -> str:
-    """Return why a measure looks deeper than the run goes, or an empty string."""
-    if measure.cutoff is None or not coverage.depth < measure.cutoff <= coverage.n_retrievable:
-        return ""
-    return f"the run is {coverage.depth} documents deep, {measure.name} looks at {measure.cutoff}"
-
-
-def _depth_notes(measures: Sequence[Measure], flagged: Mapping[str, str], coverage: Coverage) -> Iterator[str]:
-    if flagged:
-        deepest = max(parse_measure(name).cutoff or 0 for name in flagged)
-        yield f"depth {coverage.depth} < cutoff {deepest}: no value for {', '.join(flagged)}; retrieve deeper"
-    beyond = [measure.name for measure in measures if (measure.cutoff or 0) > coverage.n_retrievable]
-    if beyond and not coverage.is_complete and coverage.depth < coverage.n_retrievable:
-        yield (
-            f"the run is {coverage.depth} documents deep, of {coverage.n_retrievable} that could be retrieved: "
-            f"{', '.join(beyond)} cannot see the rest"
-        )

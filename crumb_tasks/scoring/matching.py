@@ -16,6 +16,7 @@ from crumb_tasks.cards import TaskCard
 from crumb_tasks.collection import Collection
 from crumb_tasks.errors import DataError, RunError, UsageError
 from crumb_tasks.runs import Run
+from crumb_tasks.scoring.depth import is_complete, retrievable, without_excluded
 from crumb_tasks.scoring.result import Coverage
 from crumb_tasks.scoring.wording import examples, near_in_unicode, some
 
@@ -79,10 +80,11 @@ def match(
     if missing:
         of_all = f"{len(missing)} of {some(len(query_ids), 'judged query')}"
         notes.append(f"{of_all} have no document in the run and count 0: {examples(missing)}")
-    matched, keyed_by = _apply_max_passage(matched, collection, rules, max_passage, notes)
+    matched, keyed_by, holds_passages = _apply_max_passage(matched, collection, rules, max_passage, notes)
     n_unknown = _count_unknown(matched, collection, notes)
     matched, n_foreign, n_unranked = _keep_candidates(matched, collection, notes)
-    longest, pool = _longest(matched, collection)
+    longest = matched.depth
+    pool = retrievable(matched, collection, holds_passages=holds_passages)
     matched, n_excluded, pool = _take_out(matched, collection, rules, pool)
     if n_excluded:
         notes.append(f"{some(n_excluded, 'retrieved document')} taken out by the task's exclusions, before any cutoff")
@@ -91,13 +93,13 @@ def match(
         n_missing=len(missing),
         n_empty=sum(query_id in answered for query_id in missing),
         n_unjudged=len(ignored),
-        n_retrievable=int(pool.max(initial=0)),
+        n_retrievable=None if pool is None else int(pool.max(initial=0)),
         n_unknown_documents=n_unknown,
         n_excluded=n_excluded,
         n_not_candidates=n_foreign,
         n_unranked_candidates=n_unranked,
         depth=max(longest, depth or 0),
-        is_complete=_is_complete(matched, pool),
+        is_complete=is_complete(matched.depths, pool, depth),
         keyed_by=keyed_by,
     )
     return Matched(matched, coverage, tuple(notes))
@@ -157,11 +159,12 @@ def _ignored_queries(ignored: Sequence[str], query_ids: Sequence[str]) -> list[s
 
 def _apply_max_passage(
     run: Run, collection: Collection, rules: Rules, wanted: MaxPassage, notes: list[str]
-) -> tuple[Run, str]:
+) -> tuple[Run, str, bool]:
+    """Return the run after MaxP, what it is keyed by (empty where that is no question), whether it holds passages."""
     _refuse_max_passage(collection, rules, wanted)
     parents = collection.parent_ids
     if parents is None:
-        return run, ""
+        return run, "", False
     is_passage = _occurs(run, collection.corpus_ids)
     is_document = _occurs(run, parents)
     used = _used(run)
@@ -173,13 +176,13 @@ def _apply_max_passage(
         if rules.max_passage and n_passages:
             what = "passages" if keyed_by == "passages" else "passages and documents"
             notes.append(f"the run is keyed by {what}, and the judgements know documents only (MaxP is off)")
-        return run, keyed_by if rules.max_passage else ""
+        return run, keyed_by if rules.max_passage else "", n_passages > 0
     if not n_passages:
         notes.append("the run is keyed by documents: nothing left to do for MaxP")
-        return run, keyed_by
+        return run, keyed_by, False
     what = "passages" if keyed_by == "passages" else f"passages ({n_passages}) and documents ({n_documents})"
     notes.append(f"the run is keyed by {what}: each document stands where its best passage stands (MaxP)")
-    return aggregators.max_passage(run, collection.corpus_ids, parents), keyed_by
+    return aggregators.max_passage(run, collection.corpus_ids, parents), keyed_by, False
 
 
 def _refuse_max_passage(collection: Collection, rules: Rules, wanted: MaxPassage) -> None:
@@ -249,8 +252,8 @@ def _keep_candidates(run: Run, collection: Collection, notes: list[str]) -> tupl
 
 
 def _take_out(
-    run: Run, collection: Collection, rules: Rules, pool: NDArray[np.int64]
-) -> tuple[Run, int, NDArray[np.int64]]:
+    run: Run, collection: Collection, rules: Rules, pool: NDArray[np.int64] | None
+) -> tuple[Run, int, NDArray[np.int64] | None]:
     """Take excluded documents out of the rankings; the pool of what can be retrieved shrinks by them as well."""
     excluded: dict[str, Iterable[str]] = {
         query_id: collection.exclusions[query_id] for query_id in run.query_ids if query_id in collection.exclusions
@@ -260,8 +263,8 @@ def _take_out(
     if not excluded:
         return run, 0, pool
     out = _is_among(run, _pairs(run, excluded))
-    n_out = np.array([len(set(excluded.get(query_id, ()))) for query_id in run.query_ids], dtype=np.int64)
-    return (run.rows(~out) if out.any() else run), int(out.sum()), pool - n_out
+    left = without_excluded(pool, run, collection, excluded)
+    return (run.rows(~out) if out.any() else run), int(out.sum()), left
 
 
 def _pairs(run: Run, documents_by_query: Mapping[str, Iterable[str]]) -> NDArray[np.int64]:
@@ -280,25 +283,3 @@ def _is_among(run: Run, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
     among = np.zeros(len(run.codes), dtype=bool)
     among[rows] = np.isin(run.row_queries[rows] * width + run.codes[rows], pairs)
     return among
-
-
-def _longest(run: Run, collection: Collection) -> tuple[int, NDArray[np.int64]]:
-    """Return the length of the longest ranking, and for each query how many documents it could have retrieved."""
-    if collection.candidates is None:
-        n_documents = collection.n_documents
-        if not n_documents:  # only judgements are known: the corpus has at least what they and the run name
-            judged = collection.graded.documents
-            n_documents = len(run.documents) + len(judged) - int((judged.find(run.documents.ids) >= 0).sum())
-        pool = np.full(len(run), n_documents, dtype=np.int64)
-    else:
-        sizes = [len(set(collection.candidates.get(query_id, ()))) for query_id in run.query_ids]
-        pool = np.array(sizes, dtype=np.int64)
-    return run.depth, pool
-
-
-def _is_complete(run: Run, pool: NDArray[np.int64]) -> bool:
-    """Return whether the longest ranking holds all that it could, so that deeper cutoffs see everything there is."""
-    if not len(run):
-        return False
-    longest = int(np.argmax(run.depths))
-    return 0 < int(pool[longest]) <= int(run.depths[longest])

@@ -24,13 +24,14 @@ class Coverage:
         n_without_judgements: Queries that nobody judged.
         n_all_zero: Queries whose judgements are all zero, where the card leaves such out.
         n_unjudged: Queries of the run that are not judged and were ignored.
-        n_retrievable: Documents that a ranking could hold: the corpus or the query's candidates, without exclusions.
+        n_retrievable: Documents that a ranking could hold: the corpus or the query's candidates, without exclusions;
+            ``None`` where only judgements are known.
         n_unknown_documents: Distinct ids of the run that the corpus lacks.
         n_excluded: Rows taken out by the task's exclusions.
         n_not_candidates: Rows taken out because they are none of their query's candidates.
         n_unranked_candidates: Candidates of the queries that the run does not rank.
         depth: Documents of the longest ranking, or the depth that the caller searched to.
-        is_complete: The longest ranking holds everything that could be retrieved.
+        is_complete: The run goes as deep as any query that it answers could.
         keyed_by: With MaxP whether the run held ``passages``, ``documents`` or a ``mixture``; else empty.
     """
 
@@ -40,7 +41,7 @@ class Coverage:
     n_without_judgements: int = 0
     n_all_zero: int = 0
     n_unjudged: int = 0
-    n_retrievable: int = 0
+    n_retrievable: int | None = None
     n_unknown_documents: int = 0
     n_excluded: int = 0
     n_not_candidates: int = 0
