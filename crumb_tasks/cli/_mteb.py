@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from crumb_tasks.cli._pandas import let_pandas_back
 from crumb_tasks.collection import Collection, Qrels
 from crumb_tasks.errors import MissingDataError, UsageError
 
@@ -23,6 +24,7 @@ def refuse_unknown(name: str, hint: str) -> None:
     """
     import mteb
 
+    let_pandas_back()
     try:
         mteb.get_task(name)
     except KeyError as error:
@@ -41,6 +43,7 @@ def load_mteb_collection(name: str, split: str | None, subset: str | None) -> Co
     import mteb
     from mteb.abstasks import AbsTaskRetrieval
 
+    let_pandas_back()
     task = mteb.get_task(name)
     if not isinstance(task, AbsTaskRetrieval):
         raise UsageError(f"{name} is no retrieval task of MTEB, but {task.metadata.type}; a run has no score there")

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from crumb_tasks.cli._pandas import leave_pandas_out
 from crumb_tasks.cli._runs import (
     Collections,
     Scored,
@@ -52,6 +53,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare."""
+    leave_pandas_out()
     if args.most_moved < 0:
         raise UsageError(f"--most-moved {args.most_moved} is negative; 0 names no query")
     if len(set(args.runs)) < max(len(args.runs), 2):

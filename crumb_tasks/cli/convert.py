@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any
 
+from crumb_tasks.cli._pandas import leave_pandas_out
 from crumb_tasks.cli._runs import add_format_options, print_notes
 from crumb_tasks.cli._text import add_command
 from crumb_tasks.runfiles import FORMATS, format_by_name, has_place_for_passages, read_run_file, write_run
@@ -31,6 +32,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert."""
+    leave_pandas_out()
     to = args.to or format_by_name(args.target)
     file = read_run_file(args.source, args.format, split=args.split, subset=args.subset, tag=args.tag)
     print_notes(args.source, file.notes)

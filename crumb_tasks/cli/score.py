@@ -14,6 +14,7 @@ from typing import Any
 
 from crumb_tasks import __version__
 from crumb_tasks.cards import TaskCard
+from crumb_tasks.cli._pandas import leave_pandas_out
 from crumb_tasks.cli._runs import (
     Collections,
     Scored,
@@ -56,6 +57,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Score all runs; one that cannot be read does not stop the others."""
+    leave_pandas_out()
     collections = Collections(args.subset)
     measures = None if args.measures is None else [name for part in args.measures for name in _names(part)]
     scored: list[Scored] = []
