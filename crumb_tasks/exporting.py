@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.collection import Collection, Qrels
 from crumb_tasks.errors import DataError, UsageError
-from crumb_tasks.sources import written_whole
+from crumb_tasks.files import written_whole
 
 Format = Literal["trec", "beir"]
 _BREAKS = re.compile(r"[\t\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")

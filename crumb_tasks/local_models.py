@@ -164,7 +164,7 @@ def forget(name: str) -> None:
 
 
 def _write_entries(entries: Mapping[str, Any]) -> None:
-    from crumb_tasks.sources import written_whole
+    from crumb_tasks.files import written_whole
 
     with written_whole(models_path()) as file:
         file.write((json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode())

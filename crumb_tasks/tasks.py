@@ -237,7 +237,7 @@ class CardTask(AbsTaskRetrieval):
         MTEB's own method keeps the first writer's name over whatever is added. ``depth`` says how deep the search went,
         so that a ranking of fewer documents is known to be whole when the file is scored.
         """
-        from crumb_tasks.sources import written_whole
+        from crumb_tasks.files import written_whole
 
         path = self._predictions_path(prediction_folder)
         named = model.mteb_model_meta

@@ -18,6 +18,7 @@ PACKAGE = ROOT / "crumb_tasks"
 FLOORS = {
     "ground": (
         "errors",
+        "files",
         "_inject",
         "runs",
         "collection",

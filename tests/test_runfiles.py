@@ -649,15 +649,6 @@ def test_long_ids_are_shortened_in_messages(write: Any) -> None:
     assert len(str(caught.value)) < 1000
 
 
-def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
-    """One line, and nothing is left beside it or in it."""
-    (tmp_path / "out.trec").mkdir()
-
-    with pytest.raises(UsageError, match=r"out\.trec', which is a folder; name a file"):
-        write_run(Run.from_dict({"q": {"d": 1.0}}), tmp_path / "out.trec")
-    assert [path.name for path in tmp_path.rglob("*")] == ["out.trec"]
-
-
 def test_memory_stays_within_400_megabytes(tmp_path: Path) -> None:
     """R49: 2,000 queries x 1,000 documents are read and scored under a 400 MB limit on address space."""
     rng = random.Random(0)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import IO
 
 import huggingface_hub.constants
 import pytest
@@ -17,7 +16,7 @@ from generate_crumb import REPOSITORY, write_task
 
 from crumb_tasks.cards import Source, TaskCard, find_task
 from crumb_tasks.errors import MissingDataError, UsageError
-from crumb_tasks.sources import _hosts, cache_dir, data_root, fetch_into, open_source, set_data_root, written_whole
+from crumb_tasks.sources import _hosts, cache_dir, data_root, fetch_into, open_source, set_data_root
 
 ROOT = Path(__file__).parent.parent
 REVISION = str(find_task("CRUMBLegalQA").source.revision)
@@ -302,23 +301,6 @@ def test_the_sample_is_found_inside_a_zip(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 3
     assert list((tmp_path / "cache").rglob("query_labels.jsonl"))
-
-
-def _write_and_fail(file: IO[bytes]) -> None:
-    file.write(b"new")
-    raise RuntimeError
-
-
-def test_nothing_is_written_half(tmp_path: Path) -> None:
-    """A failure while writing leaves the old file and no rubbish."""
-    path = tmp_path / "file.txt"
-    path.write_text("old", encoding="utf-8")
-
-    with pytest.raises(RuntimeError), written_whole(path) as file:
-        _write_and_fail(file)
-
-    assert [entry.name for entry in tmp_path.iterdir() if entry.is_file()] == ["file.txt"]
-    assert path.read_text(encoding="utf-8") == "old"
 
 
 def test_a_benchmark_in_two_repositories_is_read_from_both(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crumb_tasks.files import written_whole
 from crumb_tasks.loaders._manifest import MANIFEST, BuiltFile, Manifest, sha256_of, write_manifest
-from crumb_tasks.sources import written_whole
 
 PART_CHARACTERS = 16 << 20
 PART_ROWS = 20_000

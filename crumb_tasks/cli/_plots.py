@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crumb_tasks.errors import MissingExtraError, UsageError
-from crumb_tasks.sources import written_whole
+from crumb_tasks.files import output
 
 _FORMATS = ("svg", "pdf", "png")
 
@@ -23,7 +23,7 @@ def save_figure(paint: Callable[[Any], None], path: Path, *, height: float) -> N
 
     Raises:
         MissingExtraError: matplotlib is not installed.
-        UsageError: The ending is no format.
+        UsageError: The ending is no format, or the file cannot be written.
     """
     ending = path.suffix.lstrip(".").lower()
     if ending not in _FORMATS:
@@ -39,5 +39,5 @@ def save_figure(paint: Callable[[Any], None], path: Path, *, height: float) -> N
         paint(figure)
         dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
         figure.savefig(image, format=ending, metadata=dated, dpi=150)
-    with written_whole(path) as file:
+    with output(path) as file:
         file.write(image.getvalue())

@@ -14,6 +14,7 @@ from crumb_tasks.cards import TaskCard, find_aggregate, iter_tasks, read_cards
 from crumb_tasks.cli._text import add_data_option
 from crumb_tasks.collection import Collection
 from crumb_tasks.errors import RunError, UsageError, did_you_mean
+from crumb_tasks.files import output
 from crumb_tasks.runfiles import FORMATS, RunFile, read_run_file
 from crumb_tasks.runs import Run
 from crumb_tasks.scoring import Scores, score
@@ -255,14 +256,12 @@ def published_values(target: Target, names: Iterable[str]) -> list[dict[str, Any
     return [value.model_dump(exclude={"task"}) for value in values if value.measure in wanted]
 
 
-def write_output(text: str, output: Path | None) -> None:
-    """Print ``text``, or write it to ``output``, which is replaced whole or not at all."""
-    if output is None:
+def write_output(text: str, path: Path | None) -> None:
+    """Print ``text``, or write it to ``path``, which is replaced whole or not at all."""
+    if path is None:
         sys.stdout.write(text)
         return
-    from crumb_tasks.sources import written_whole
-
-    with written_whole(output) as file:
+    with output(path) as file:
         file.write(text.encode("utf-8"))
 
 

@@ -24,6 +24,7 @@ from crumb_tasks.cli._runs import (
 from crumb_tasks.cli._text import add_command, paragraph, table
 from crumb_tasks.comparison import Comparison, compare
 from crumb_tasks.errors import UsageError
+from crumb_tasks.files import refuse_folder
 
 _TEXT_LENGTH = 160
 _DESCRIPTION = (
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--most-moved {args.most_moved} is negative; 0 names no query")
     if len(set(args.runs)) < max(len(args.runs), 2):
         raise UsageError("compare needs at least two different run files")
+    refuse_folder(args.output)
+    refuse_folder(args.plot)
     collections = Collections(args.subset)
     measures = None if args.measure is None else [args.measure]
     scored = [score_file(path, args, collections, measures) for path in args.runs]

@@ -23,7 +23,9 @@ def add_parser(subparsers: Any) -> None:
         "order: score descending, then document id descending; ranks are counted anew.",
     )
     parser.add_argument("source", metavar="IN", help="run file, plain or compressed; - reads standard input")
-    parser.add_argument("target", metavar="OUT", help="file to write; replaced whole or not at all")
+    parser.add_argument(
+        "target", metavar="OUT", help="file to write, replaced whole or not at all; - writes to standard output"
+    )
     parser.add_argument("--to", choices=FORMATS, help="format to write (default: told by the name)")
     parser.add_argument("--split", metavar="NAME", help="split to read from, and to name in, MTEB's predictions")
     parser.add_argument("--system", metavar="NAME", help="name of the system in TREC and MTEB files (default: as read)")

@@ -78,8 +78,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the rankings."""
+    from crumb_tasks.files import output
     from crumb_tasks.report import RENDERERS, Content, evidence_of, rank, to_html, with_tests
-    from crumb_tasks.sources import written_whole
 
     suffix = ".md" if args.output is None else args.output.suffix.lower()
     if suffix not in (known := (_PAGE, *RENDERERS)):
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         sys.stdout.write(text)
         return 0
-    with written_whole(args.output) as file:
+    with output(args.output) as file:
         file.write(text.encode("utf-8"))
     return 0
 

@@ -26,6 +26,7 @@ from crumb_tasks.cli._runs import (
 )
 from crumb_tasks.cli._text import add_command, paragraph, table
 from crumb_tasks.errors import RunError
+from crumb_tasks.files import refuse_folder
 
 _DESCRIPTION = (
     "Score run files: TREC, JSON lines of CRUMB's evaluator, MTEB's predictions, nested JSON (ranx, BEIR) or Parquet, "
@@ -58,6 +59,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Score all runs; one that cannot be read does not stop the others."""
     leave_pandas_out()
+    refuse_folder(args.output)
     collections = Collections(args.subset)
     measures = None if args.measures is None else [name for part in args.measures for name in _names(part)]
     scored: list[Scored] = []

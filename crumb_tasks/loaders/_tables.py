@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crumb_tasks.errors import DataError
+from crumb_tasks.files import written_whole
 from crumb_tasks.loaders._rows import Field, Progress, Row, read_rows
-from crumb_tasks.sources import cache_dir, written_whole
+from crumb_tasks.sources import cache_dir
 
 KEPT_FROM = 32 << 20
 _FORMAT = "1"  # raise it when what a kept file holds changes

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from crumb_tasks.errors import RunError, UsageError
+from crumb_tasks.files import output
 from crumb_tasks.runfiles.detection import FORMATS, Format, check_format
 from crumb_tasks.runs import Run
 
@@ -58,7 +57,7 @@ def write_run(
 
     Args:
         run: The rankings.
-        path: The file.
+        path: The file; ``-`` is standard output.
         format: ``auto`` tells by name: ``.trec .run .txt .tsv``, ``.jsonl``, ``.json``, ``_predictions.json``,
             ``.parquet``.
         tag: The system's name: the last column of TREC, the model's name in MTEB's predictions.
@@ -67,12 +66,12 @@ def write_run(
 
     Raises:
         RunError: The format cannot hold an id or a score; the message names the offender and a format that can.
-        UsageError: The name tells no format, or there is no such format.
+        UsageError: The name tells no format, or there is no such format, or the file cannot be written.
     """
     kind = check_format(format) or format_by_name(path)
     compression = _COMPRESSIONS.get(Path(path).suffix.lower())
     _refuse_what_cannot_be_written(run, kind, tag)
-    with _Replacing(Path(path)) as handle:
+    with output(path) as handle:
         if kind == "parquet":
             _write_parquet(run, handle)
             return
@@ -80,7 +79,7 @@ def write_run(
         if compression is None:
             handle.writelines(pieces)
             return
-        with pa.CompressedOutputStream(pa.PythonFile(handle, mode="w"), compression) as stream:
+        with pa.CompressedOutputStream(pa.PythonFile(_LeftOpen(handle), mode="w"), compression) as stream:
             for piece in pieces:
                 stream.write(piece)
 
@@ -157,7 +156,7 @@ def _nested(run: Run) -> Iterator[bytes]:
     yield b"}"
 
 
-def _write_parquet(run: Run, handle: BinaryIO) -> None:
+def _write_parquet(run: Run, handle: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
     columns = {
@@ -172,34 +171,14 @@ def _write_parquet(run: Run, handle: BinaryIO) -> None:
     pq.write_table(pa.table(columns), handle, compression="zstd")
 
 
-class _Replacing:
-    """A file beside ``path`` that takes its place when all went well, and is removed when not."""
+class _LeftOpen:
+    """A handle that Arrow's stream, which closes what it writes to, leaves open."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    closed = False
 
-    def __enter__(self) -> BinaryIO:
-        if self._path.is_dir():
-            raise UsageError(f"cannot write '{self._path}', which is a folder; name a file")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            number, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name[:40]}.")
-        except OSError as error:
-            raise UsageError(f"cannot write '{self._path}' ({error.strerror or error})") from error
-        self._beside = Path(name)
-        self._handle: BinaryIO = os.fdopen(number, "wb")
-        return self._handle
+    def __init__(self, handle: IO[bytes]) -> None:
+        self.write = handle.write
+        self.flush = handle.flush
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._handle.close()
-        if kind is not None:
-            self._beside.unlink(missing_ok=True)
-            return
-        umask = os.umask(0)
-        os.umask(umask)
-        self._beside.chmod(0o666 & ~umask)
-        try:
-            self._beside.replace(self._path)
-        except OSError as problem:
-            self._beside.unlink(missing_ok=True)
-            raise UsageError(f"cannot write '{self._path}' ({problem.strerror or problem})") from problem
+    def close(self) -> None:
+        """Leave the handle to its owner."""

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from crumb_tasks.sources import written_whole
+from crumb_tasks.files import written_whole
 
 _FOLDER = "crumb_tasks"
 DATA = "local_data"

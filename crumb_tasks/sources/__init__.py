@@ -16,7 +16,8 @@ from pathlib import Path, PurePosixPath
 
 from crumb_tasks.cards import Source, TaskCard
 from crumb_tasks.errors import MissingDataError, UsageError
-from crumb_tasks.sources._files import cache_dir, written_whole
+from crumb_tasks.files import written_whole
+from crumb_tasks.sources._files import cache_dir
 from crumb_tasks.sources._hosts import NotToBeHadError, fetch, fetch_from_hub_into, head_revision, path_in_cache
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "head_revision",
     "open_source",
     "set_data_root",
-    "written_whole",
 ]
 _chosen_root: list[Path | None] = [None]
 

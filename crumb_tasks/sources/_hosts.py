@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from crumb_tasks.cards import Source
-from crumb_tasks.sources._files import cache_dir, written_whole
+from crumb_tasks.files import written_whole
+from crumb_tasks.sources._files import cache_dir
 
 GITHUB_RAW = "https://raw.githubusercontent.com"
 _TIMEOUT_S = 60
