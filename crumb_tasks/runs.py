@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from crumb_tasks.errors import DataError, RunError
+from crumb_tasks.id_order import ascending_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Vocabulary:
         encoded = column.cast(pa.string()).dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
-        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        order, _ = ascending_rows(encoded.dictionary)
         code_by_found = np.empty(len(order), dtype=np.int32)
         code_by_found[order] = np.arange(len(order), dtype=np.int32)
         codes = code_by_found[encoded.indices.to_numpy(zero_copy_only=False)]

@@ -20,6 +20,7 @@ FLOORS = {
         "errors",
         "files",
         "_inject",
+        "id_order",
         "runs",
         "collection",
         "measures",

@@ -6,9 +6,9 @@ from array import array
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from crumb_tasks.id_order import ascending_rows
 from crumb_tasks.runs import Vocabulary
 
 _FEWEST = 2**17
@@ -37,7 +37,7 @@ class Interner:
     def finish(self) -> tuple[Vocabulary, NDArray[np.int32]]:
         """Return the vocabulary and the code of each id in the order of arrival."""
         self._encode()
-        order = pc.sort_indices(self._found).to_numpy()
+        order, _ = ascending_rows(self._found)
         code_by_found = np.empty(len(order), dtype=np.int32)
         code_by_found[order] = np.arange(len(order), dtype=np.int32)
         vocabulary = Vocabulary(self._found.take(pa.array(order)))

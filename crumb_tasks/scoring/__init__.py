@@ -7,19 +7,21 @@ goes, the measures look at what results, `derived` adds what is no mean over que
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crumb_tasks.cards import TaskCard
-from crumb_tasks.collection import Collection
+from crumb_tasks.collection import Collection, Qrels
 from crumb_tasks.errors import UsageError
 from crumb_tasks.measures import Measure, delegated, kernels, parse_measure
 from crumb_tasks.measures.kernels import JudgedRanks
 from crumb_tasks.measures.nuggets import coverage, nugget_reciprocal_rank
 from crumb_tasks.runs import Run
+from crumb_tasks.scoring import dictionaries
 from crumb_tasks.scoring.depth import depth_notes, too_deep
 from crumb_tasks.scoring.derived import choice_values, group_values, mean_of, part_index, part_values
 from crumb_tasks.scoring.matching import Rules, match
@@ -28,6 +30,7 @@ from crumb_tasks.scoring.result import Coverage, Scores
 __all__ = ["CRUMB_MEASURES", "MTEB_MEASURES", "VERSION", "Coverage", "Scores", "score"]
 
 Floats = NDArray[np.float64]
+Find = Callable[[Run, Qrels], JudgedRanks]
 
 _OF_NUGGETS: Final = {"Coverage": coverage, "nugget_RR": nugget_reciprocal_rank}
 
@@ -78,9 +81,9 @@ def score(
     rules = Rules.of(task)
     wanted = _read_measures(task, measures)
     _refuse_unsupported(wanted, collection)
-    ranked = run if isinstance(run, Run) else Run.from_dict(run)
+    ranked, find = _read_run(run, collection, rules, wanted)
     matched = match(ranked, collection, rules, max_passage=max_passage, depth=depth)
-    per_query = _evaluate(wanted, matched.run, collection, rules)
+    per_query = _evaluate(wanted, matched.run, collection, rules, find)
     flagged = {measure.name: reason for measure in wanted if (reason := too_deep(measure, matched.coverage))}
     parts = part_index(matched.run.query_ids, collection.query_labels, rules.mean_over)
     means = {name: mean_of(values, parts) for name, values in per_query.items()}
@@ -110,6 +113,17 @@ def score(
     )
 
 
+def _read_run(
+    run: Run | Mapping[str, Mapping[str, Any]], collection: Collection, rules: Rules, measures: Sequence[Measure]
+) -> tuple[Run, Find]:
+    """Return the run, and what finds the places of judged documents in it."""
+    if isinstance(run, Run):
+        return run, JudgedRanks.find
+    if dictionaries.suffice(collection, rules, measures) and (lengths := dictionaries.lengths(run)) is not None:
+        return lengths, partial(dictionaries.judged_ranks, run)
+    return Run.from_dict(run), JudgedRanks.find
+
+
 def _read_measures(task: TaskCard | None, measures: Sequence[str] | None) -> tuple[Measure, ...]:
     if measures is None:
         measures = CRUMB_MEASURES if task is None else (task.main_measure, *task.measures)
@@ -136,15 +150,17 @@ def _refuse_unsupported(measures: Sequence[Measure], collection: Collection) -> 
             raise UsageError(f"{measure.name} needs {measure.needs}, which {collection.name} does not have")
 
 
-def _evaluate(measures: Sequence[Measure], run: Run, collection: Collection, rules: Rules) -> dict[str, Floats]:
+def _evaluate(
+    measures: Sequence[Measure], run: Run, collection: Collection, rules: Rules, find: Find
+) -> dict[str, Floats]:
     """Return the values of all measures whose unit is a query, in the order of ``measures``."""
     graded = collection.graded.select(run.query_ids)
     binary = collection.qrels["binary"].select(run.query_ids) if "binary" in collection.qrels else None
     ours = [measure for measure in measures if not measure.is_delegated and not measure.needs]
     values = kernels.evaluate(
         ours,
-        JudgedRanks.find(run, graded),
-        None if binary is None else JudgedRanks.find(run, binary),
+        find(run, graded),
+        None if binary is None else find(run, binary),
         relevant_from=rules.relevant_from,
     )
     nuggets = [collection.nuggets.get(query_id, {}) for query_id in run.query_ids] if collection.nuggets else None
