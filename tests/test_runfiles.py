@@ -286,7 +286,87 @@ def test_a_query_in_two_places_is_joined_and_said(write: Any) -> None:
     found = read_run_file(write(data))
 
     assert found.run.to_dict() == {"q1": {"b": 2.0, "a": 1.0}, "q2": {}}
-    assert found.notes == ("queries stand in more than one place and were joined: 'q1'",)
+    assert found.notes == ("queries stand in more than one place and were joined; again there: 'q1' (line 3)",)
+
+
+@pytest.mark.parametrize("between", [b"", b"\n"])
+def test_two_records_of_one_query_in_a_row_are_said_as_well(write: Any, between: bytes) -> None:
+    """Standing next to each other makes them no less two."""
+    line = b'{"query":{"id":"q1"},"items":[{"id":"%b","score":1}]}\n'
+
+    found = read_run_file(write(line % b"a" + between + line % b"b"))
+
+    assert found.run.to_dict() == {"q1": {"b": 1.0, "a": 1.0}}
+    assert [note for note in found.notes if f"again there: 'q1' (line {3 if between else 2})" in note]
+
+
+def test_trec_queries_in_several_places_are_said(write: Any) -> None:
+    """Rows sorted by rank, or a second run behind the first: joined, with how it can be seen."""
+    data = b"".join(b"q%d Q0 d%d 1 %f s\n" % (query, rank, 1 / rank) for rank in (1, 2, 3) for query in range(4))
+
+    found = read_run_file(write(data))
+
+    assert found.run.depth == 3
+    places = "'q0' (line 5), 'q1' (line 6), 'q2' (line 7) …"
+    assert f"queries stand in more than one place and were joined; again there: {places}" in found.notes
+
+
+def test_rows_that_go_on_in_the_next_block_stand_in_one_place(write: Any) -> None:
+    """A query longer than what is read at once is no query in two places."""
+    rows = b"".join(b"q Q0 document%d %d %d s\n" % (at, at + 1, 99999 - at) for at in range(30_000))
+
+    assert len(rows) > 2**19
+    assert read_run_file(write(rows)).notes == ()
+
+
+DOUBLED = {
+    "a score in a line": (
+        b'{"query":{"id":"q1"},"items":[{"id":"a","score":1},{"id":"b","score":2,"score":3}]}',
+        "query 'q1': the key 'score' stands twice in item 2; keep one",
+    ),
+    "an id in a line": (
+        b'{"query":{"id":"q1"},"items":[{"id":"a","id":"b","score":1}]}',
+        "query 'q1': the key 'id' stands twice in item 1",
+    ),
+    "a passage in a line": (
+        b'{"query":{"id":"q1"},"items":[{"id":"a","passage_id":"p","passage_id":"r","score":1}]}',
+        "query 'q1': the key 'passage_id' stands twice in item 1",
+    ),
+    "the id of a query": (
+        b'{"query":{"id":"q1","id":"q2"},"items":[{"id":"a","score":1}]}',
+        "query 'q2': the key 'id' stands twice in its 'query'",
+    ),
+    "the items of a line": (
+        b'{"query":{"id":"q1"},"items":[{"id":"a","score":1}],"items":[]}',
+        "query 'q1': the key 'items' stands twice in the line",
+    ),
+    "a query of a nested run": (b'{"q1":{"a":1},"q2":{"a":1},"q1":{"b":1}}', "the key 'q1' stands twice; keep one"),
+    "a query in the next place": (b'{"q1":{"a":1},\n"q1":{"b":1}}', "the key 'q1' stands twice \\(first on line 1\\)"),
+    "a split": (
+        b'{"default":{"test":{"q1":{"a":1}},"test":{"q2":{"a":1}}}}',
+        "the key 'test' of 'default' stands twice",
+    ),
+    "a document": (b'{"q1":{"a":1,"a":2}}', "document 'a' appears twice for query 'q1'"),
+}
+
+
+@pytest.mark.parametrize("name", DOUBLED)
+def test_a_key_that_stands_twice_is_refused(write: Any, name: str) -> None:
+    """A JSON decoder keeps the last of them and loses the other without a word; here query and key are named."""
+    data, words = DOUBLED[name]
+
+    with pytest.raises(RunFileError, match=words):
+        read_run(write(data + b"\n"))
+
+
+def test_what_is_skipped_may_hold_any_keys(write: Any) -> None:
+    """Fields that are not read are not judged: metadata with an id, a score and a key that stands twice."""
+    line = (
+        b'{"query":{"id":"q1","metadata":{"id":1,"id":2}},"items":'
+        b'[{"id":"a","metadata":{"id":"x","score":7,"score":8,"items":[],"query":{}},"score":1}]}\n'
+    )
+
+    assert read_run(write(line)).to_dict() == {"q1": {"a": 1.0}}
 
 
 def test_a_last_query_cut_short_is_said(write: Any) -> None:

@@ -25,6 +25,7 @@ Repeats = Literal["refuse", "best"]
 _BATCH_ROWS = 2**13
 _MOST_ROWS = 2**31 - 1
 _SHOWN = 120
+_MOST_NAMED = 3
 _EMPTY_ID = "an id is empty; every query and document needs one"
 
 
@@ -39,7 +40,8 @@ class RunColumns:
     Attributes:
         n_repeated: Rows that ``best`` dropped.
         n_contradicting: Queries whose ranks, where the file has some, order two documents against their scores.
-        rejoined: Queries whose rows stand in more than one place, at most three.
+        n_rejoined: Places where a query that stood before stands again.
+        rejoined: The first of them, at most three: the query and, where the format has lines, its line.
     """
 
     def __init__(self, source: RunBytes, repeats: Repeats = "refuse") -> None:
@@ -63,7 +65,8 @@ class RunColumns:
         self._ready_passages: list[str] | None = None
         self.n_repeated = 0
         self.n_contradicting = 0
-        self.rejoined: list[str] = []
+        self.n_rejoined = 0
+        self.rejoined: list[tuple[str, int | None]] = []
 
     @property
     def n_rows(self) -> int:
@@ -139,7 +142,10 @@ class RunColumns:
         if self._passages is not None and passage_ids is not None:
             self._passages.add(passage_ids)
         for at, (query_id, n_rows) in enumerate(queries):
-            self._place(query_id, n_rows)
+            # rows of one query may go on in the next piece; a record that names it anew does not
+            self._place(
+                query_id, n_rows, lines[at] if len(lines) else None, is_record=bool(len(lines)) and not row_lines
+            )
             if len(lines):
                 self._line_starts.append(self._n_rows)
                 self._lines.append(lines[at])
@@ -188,11 +194,13 @@ class RunColumns:
         self.n_repeated = int(len(kept) - kept.sum())
         return run.rows(kept)
 
-    def _place(self, query_id: str, n_rows: int) -> None:
+    def _place(self, query_id: str, n_rows: int, line: int | None, *, is_record: bool) -> None:
         known = len(self._position)
         at = self._position.setdefault(query_id, known)
-        if at < known and n_rows and at != self._block_query[-1] and len(self.rejoined) < 3:
-            self.rejoined.append(query_id)
+        if at < known and (is_record or (n_rows and at != self._block_query[-1])):
+            self.n_rejoined += 1
+            if len(self.rejoined) < _MOST_NAMED:
+                self.rejoined.append((query_id, line))
         self._block_query.append(at)
         self._block_rows.append(n_rows)
 

@@ -17,6 +17,7 @@ import msgspec
 from crumb_tasks.errors import RunFileError
 from crumb_tasks.runfiles.columns import RunColumns
 from crumb_tasks.runfiles.compression import RunBytes
+from crumb_tasks.runfiles.doubled import may_have_doubled, refuse_doubled
 
 _Id = str | int
 
@@ -92,6 +93,8 @@ class JsonlReader:
                 else:
                     self._has_text_ids = True
                     items = plain.items
+                    if may_have_doubled(line, len(items)):
+                        refuse_doubled(self._source, number, line)
                     doc_ids = [item.id for item in items]
                     self._columns.add_ranking(plain.query.id, doc_ids, [item.score for item in items], number)
                     continue
@@ -106,6 +109,8 @@ class JsonlReader:
             parsed = self._decode(line)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             parsed = self._read_slowly(number, line)
+        if may_have_doubled(line, len(parsed.items)):
+            refuse_doubled(self._source, number, line)
         self._add(number, parsed)
 
     def _add(self, number: int, line: _Line) -> None:

@@ -92,12 +92,23 @@ class NestedReader:
         """Read members; the opening brace is consumed."""
         if self._text.skip(b"}"):
             return
+        n_keys = 0
+        lines: dict[str, int] = {}
         while True:
-            inner = (*path, self._text.key(path))
-            self._value(inner)
+            key, line = self._text.key(path), self._text.line
+            if (first := lines.setdefault(key, line)) != line or len(lines) == n_keys:
+                self._refuse_doubled(key, path, first)
+            n_keys = len(lines)
+            self._value((*path, key))
             if not self._text.skip(b","):
                 self._text.expect(b"}", "expected a comma or a closing brace", path)
                 return
+
+    def _refuse_doubled(self, key: str, path: tuple[str, ...], first: int) -> NoReturn:
+        """A decoder would keep the last of two members and lose the other without a word."""
+        what = f"'{key}'" if not path else f"'{key}' of '{path[-1]}'"
+        where = f" (first on line {first})" if first != self._text.line else ""
+        self._text.fail(f"the key {what} stands twice{where}; keep one")
 
     def _value(self, path: tuple[str, ...]) -> None:
         first = self._text.peek_byte()

@@ -141,7 +141,11 @@ def _json_rows(source: RunBytes) -> Iterator[_Row]:
         raise source.error(f"no JSON ({error.msg}); {_EXPECTED}", error.lineno) from error
     except (RecursionError, ValueError) as error:
         raise source.error(f"no JSON that holds judgements ({type(error).__name__}); {_EXPECTED}", 1) from error
+    seen: set[str] = set()
     for query_id, grade_by_doc in pairs:
+        if query_id in seen:
+            raise source.error(f"the key '{query_id}' stands twice; give each query one object", 1)
+        seen.add(query_id)
         if not isinstance(grade_by_doc, tuple):
             raise source.error(f"query '{query_id}' holds no object of documents and grades; {_EXPECTED}", 1)
         for doc_id, grade in grade_by_doc:

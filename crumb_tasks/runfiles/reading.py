@@ -119,9 +119,10 @@ def _notes(columns: RunColumns, run: Run, *, is_trec: bool) -> Sequence[str]:
         notes.append(f"ranks contradict scores in {queries}; ranks are ignored, scores decide, as in trec_eval")
     if columns.n_repeated:
         notes.append(f"{columns.n_repeated} repeated documents dropped; each kept its best score")
-    if columns.rejoined and not is_trec:
-        named = ", ".join(f"'{query_id}'" for query_id in columns.rejoined)
-        notes.append(f"queries stand in more than one place and were joined: {named}")
+    if columns.n_rejoined:
+        named = ", ".join(f"'{query}'" + (f" (line {line})" if line else "") for query, line in columns.rejoined)
+        more = " …" if columns.n_rejoined > len(columns.rejoined) else ""
+        notes.append(f"queries stand in more than one place and were joined; again there: {named}{more}")
     if is_trec and (note := note_short_last_query(run.depths, run.query_ids)):
         notes.append(note)
     return notes
