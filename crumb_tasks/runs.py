@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from crumb_tasks.errors import DataError, RunError
 from crumb_tasks.id_order import ascending_rows
+
+_NO_NUMBERS: Final = frozenset({bool, np.bool_, str, np.str_, bytes, np.bytes_, bytearray, type(None)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,13 +187,17 @@ class Run:
         """Build a run from ``{query id: {document id: score}}``; ids may be any type whose ``str`` is the id.
 
         Raises:
-            RunError: As `from_columns`; also when a score is not a number.
+            RunError: As `from_columns`; also when a score is not a number, text and truth values included, or a ranking
+                is no mapping.
         """
+        _refuse_no_mapping(score_by_doc_by_query)
         query_ids = [str(query_id) for query_id in score_by_doc_by_query]
         doc_ids: list[str] = []
         scores: list[float] = []
         counts: list[int] = []
         for query_id, score_by_doc in score_by_doc_by_query.items():
+            _refuse_no_mapping(score_by_doc, f"query '{query_id}': the ranking")
+            _refuse_no_numbers(query_id, score_by_doc)
             counts.append(len(score_by_doc))
             doc_ids.extend(map(str, score_by_doc))
             try:
@@ -283,9 +289,28 @@ class Run:
         }
 
 
+def _refuse_no_mapping(value: object, what: str = "the run") -> None:
+    if not isinstance(value, Mapping):
+        raise RunError(f"{what} is of type {type(value).__name__}; expected {{query id: {{document id: score}}}}")
+
+
+def _refuse_no_numbers(query_id: object, score_by_doc: Mapping[Any, Any]) -> None:
+    """Refuse what ``float`` would take for a number: ``"1"`` and ``True``."""
+    wrong = _NO_NUMBERS.intersection(map(type, score_by_doc.values()))
+    if wrong:
+        doc_id, score = next((doc_id, score) for doc_id, score in score_by_doc.items() if type(score) in wrong)
+        raise RunError(
+            f"query '{query_id}': the score of document '{doc_id}' is {score!r}, of type {type(score).__name__}, so "
+            "it is not a number; give one"
+        )
+
+
 def _as_floats(scores: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
     try:
-        return np.asarray(scores, dtype=np.float64)
+        given = np.asarray(scores)
+        if given.dtype.kind in "bSU":  # NumPy would read text and truth values as numbers
+            raise RunError(f"a score is not a number (they are {given.dtype.name}); give numbers")
+        return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):  # such as torch's bfloat16, which NumPy cannot read as an array
         try:
             return np.array([float(score) for score in scores], dtype=np.float64)
@@ -345,7 +370,7 @@ def _first_places(
     if repeats == "refuse":
         query, code = divmod(int(ascending[repeated[0]]), width)
         raise RunError(
-            f"query '{query_ids[query]}': document '{documents.ids[code]}' appears twice; keep one, or score with "
-            "--max-passage on when passages share an id"
+            f"query '{query_ids[query]}': document '{documents.ids[code]}' appears twice; keep one, or the best of "
+            "passages that share an id (repeats='best')"
         )
     return np.sort(np.unique(pairs, return_index=True)[1])

@@ -93,20 +93,35 @@ def test_nan_is_refused_and_infinity_is_not() -> None:
     assert [doc_id for doc_id, _ in run.ranking("q")] == ["c", "b", "a"]
 
 
-@pytest.mark.parametrize("score", [None, "high", [1.0]])
+@pytest.mark.parametrize("score", [None, "high", "1", b"1", True, np.True_, np.str_("1"), [1.0]])
 def test_what_is_no_number_is_refused(score: object) -> None:
     """A score that is no number is our error, with the query where it is known."""
-    with pytest.raises(RunError, match="query 'q': a score is not a number"):
+    with pytest.raises(RunError, match=r"^query 'q': .*not a number"):
         Run.from_dict({"q": {"a": score}})
     with pytest.raises(RunError, match=r"a score is not a number|is NaN|each row has"):
         Run.from_columns(["q"], np.zeros(1, dtype=np.int64), ["a"], [score])
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ({"q": ["d"]}, "query 'q': the ranking is of type list; expected"),
+        ({"q": [("d", 1.0)]}, "query 'q': the ranking is of type list"),
+        ({"q": 1.0}, "query 'q': the ranking is of type float"),
+        ([("q", {"d": 1.0})], "the run is of type list"),
+    ],
+)
+def test_what_is_no_mapping_is_refused(run: Any, words: str) -> None:
+    """Lists of documents are what other libraries take; here the type is named, not an attribute that it lacks."""
+    with pytest.raises(RunError, match=words):
+        Run.from_dict(run)
 
 
 def test_a_document_twice_is_refused_unless_the_best_is_asked_for() -> None:
     """R06: d1 at .9 and .2 is an error naming query and document; for MaxP the better place counts."""
     columns = (["q0", "q1"], np.array([1, 0, 1, 1]), ["d1", "d1", "d2", "d1"], np.array([0.2, 0.1, 0.5, 0.9]))
 
-    with pytest.raises(RunError, match=r"query 'q1': document 'd1' appears twice.*--max-passage on"):
+    with pytest.raises(RunError, match=r"query 'q1': document 'd1' appears twice; keep one"):
         Run.from_columns(*columns)
     assert Run.from_columns(*columns, repeats="best").to_dict() == {"q0": {"d1": 0.1}, "q1": {"d1": 0.9, "d2": 0.5}}
 

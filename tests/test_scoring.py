@@ -169,6 +169,16 @@ def test_the_corpus_may_be_unknown() -> None:
     assert (scores.coverage.n_unknown_documents, scores.coverage.n_retrievable) == (0, None)
 
 
+@pytest.mark.parametrize("run", [["q1"], "q1", None, {"q1": ["d1"]}, {"q1": {"d1": "1"}}, {"q1": {"d1": True}}])
+@pytest.mark.parametrize("has_corpus", [False, True])
+def test_what_is_no_run_is_an_error_of_ours(run: RunDict, *, has_corpus: bool) -> None:
+    """Lists, text and truth values are named, with a corpus and without; none of them counts as a score."""
+    tiny = collection({"q1": {"d1": 1}})
+
+    with pytest.raises(RunError, match="of type"):
+        score(run, tiny if has_corpus else replace(tiny, corpus=tiny.corpus.slice(0, 0)), measures=["RR"])
+
+
 NUMBERS = [str(number) for number in range(10)]
 
 

@@ -44,6 +44,8 @@ def lengths(run: Mapping[Any, Any]) -> Run | None:
     Plain are ids that are strings and scores that are numbers, neither boolean nor NaN. What is not plain, or wrong, is
     for `Run.from_dict` to read or refuse.
     """
+    if not isinstance(run, Mapping):
+        return None
     rankings = list(run.values())
     if not all(type(ranking) is dict for ranking in rankings):
         return None
