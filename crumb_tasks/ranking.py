@@ -38,7 +38,7 @@ def rank(model: Any, request: Request) -> Ranking:
     """
     from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
 
-    request, n_unknown = _with_known_candidates(request)
+    request, n_unknown = with_known_candidates(request)
     if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
         ranking = _rank_by_vectors(model, request)
     elif isinstance(model, CrossEncoderProtocol):
@@ -98,7 +98,7 @@ def _rank_by_pairs(model: Any, request: Request) -> Ranking:
     return Ranking(reduced(run, request), n_unreturned_candidates=unreturned)
 
 
-def _with_known_candidates(request: Request) -> tuple[Request, int]:
+def with_known_candidates(request: Request) -> tuple[Request, int]:
     """Return the request with candidates as corpus ids, and how many of them the corpus lacks.
 
     Under MaxP a candidate may be a document, which then stands for all of its passages.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
 
     from crumb_tasks.collection import Collection
-    from crumb_tasks.request import QueryGroup, Ranking
+    from crumb_tasks.request import QueryGroup, Ranking, Request
     from crumb_tasks.runs import Run
     from crumb_tasks.scoring import Scores
 
@@ -165,27 +165,10 @@ class CardTask(AbsTaskRetrieval):
         **kwargs: Any,
     ) -> dict[str, Any]:
         from crumb_tasks.ranking import rank
-        from crumb_tasks.request import Request
 
         del kwargs
         collection = self.collection(hf_split)
-        if collection.parents is not None and len(collection.parents) != len(data_split["corpus"]):
-            raise DataError(
-                f"{self.card.name}: the corpus was changed after loading; its passages have lost their documents"
-            )
-        request = Request(
-            corpus=data_split["corpus"],
-            queries=data_split["queries"],
-            groups=self._groups(collection),
-            depth=self._top_k + int(self.card.exclude_self) + max(map(len, collection.exclusions.values()), default=0),
-            parents=collection.parents,
-            candidates=data_split["top_ranked"],
-            hf_split=hf_split,
-            hf_subset=hf_subset,
-            encode_kwargs=encode_kwargs,
-            num_proc=num_proc,
-            timer=timer,
-        )
+        request = self.request(data_split, hf_split, encode_kwargs, num_proc=num_proc, timer=timer)
         if callable(see_corpus := getattr(model, "see_corpus", None)):
             see_corpus(collection)  # a contextual encoder learns which chunks make up which document
         ranking = rank(model, request)
@@ -198,6 +181,48 @@ class CardTask(AbsTaskRetrieval):
         if self._previous_results_model_meta:
             scores["previous_results_model_meta"] = self._previous_results_model_meta
         return scores
+
+    def request(
+        self,
+        data_split: Any,
+        split: str,
+        encode_kwargs: Mapping[str, Any],
+        *,
+        num_proc: int | None = None,
+        timer: TimingStack | None = None,
+    ) -> Request:
+        """Return what a model is asked on one split.
+
+        Args:
+            data_split: MTEB's data of it.
+            split: Its name.
+            encode_kwargs: Passed to the model.
+            num_proc: Passed to the model.
+            timer: Records MTEB's phases.
+
+        Raises:
+            DataError: The corpus is no longer the one that was loaded.
+        """
+        from crumb_tasks.request import Request
+
+        collection = self.collection(split)
+        if collection.parents is not None and len(collection.parents) != len(data_split["corpus"]):
+            raise DataError(
+                f"{self.card.name}: the corpus was changed after loading; its passages have lost their documents"
+            )
+        return Request(
+            corpus=data_split["corpus"],
+            queries=data_split["queries"],
+            groups=self._groups(collection),
+            depth=self._top_k + int(self.card.exclude_self) + max(map(len, collection.exclusions.values()), default=0),
+            parents=collection.parents,
+            candidates=data_split["top_ranked"],
+            hf_split=split,
+            hf_subset=SUBSET,
+            encode_kwargs=encode_kwargs,
+            num_proc=num_proc,
+            timer=timer or TimingStack(),
+        )
 
     def _score(self, ranking: Ranking, collection: Collection) -> dict[str, Any]:
         from crumb_tasks.mteb_scores import measures_of, score_dict

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crumb_tasks.cli._costs import add_cost_options, cost_meter, print_costs, refuse_cost_contradictions
 from crumb_tasks.cli._text import add_command, add_data_option, table
 from crumb_tasks.errors import UsageError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from crumb_tasks.models import LazyModel, LoadOptions
     from crumb_tasks.running.cache import WholeFilesCache
     from crumb_tasks.running.condition import Condition
+    from crumb_tasks.running.costs import CostMeter
     from crumb_tasks.running.execute import Settings
     from crumb_tasks.running.plan import Plan
 
@@ -54,6 +56,7 @@ def add_parser(subparsers: Any) -> None:
     )
     keeping.add_argument("--embeddings", type=Path, metavar="DIR", help="keep document embeddings in DIR between runs")
     keeping.add_argument("--overwrite", action="store_true", help="evaluate again what is cached")
+    add_cost_options(parser)
 
 
 def _add_conditions(parser: argparse.ArgumentParser) -> None:
@@ -125,8 +128,11 @@ def run(args: argparse.Namespace) -> int:
         cache,
         is_fresh=args.overwrite,
     )
-    model, interrupted = _evaluate(args, plan, meta, condition, cache)
+    costs = cost_meter(args, plan, cache, meta, condition)
+    model, interrupted = _evaluate(args, plan, meta, condition, cache, costs=costs)
     _print_results(plan, model.meta, condition, cache)
+    if costs is not None:
+        print_costs(plan, cache.folder(model.meta))
     if interrupted:
         raise KeyboardInterrupt
     return 1 if any(unit.failure for unit in plan.units) else 0
@@ -141,6 +147,7 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         value = getattr(args, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more, not {value}")
+    refuse_cost_contradictions(args)
 
 
 def _be_quiet() -> None:
@@ -202,7 +209,13 @@ def _meta(args: argparse.Namespace) -> ModelMeta:
 
 
 def _evaluate(
-    args: argparse.Namespace, plan: Plan, meta: ModelMeta, condition: Condition, cache: WholeFilesCache
+    args: argparse.Namespace,
+    plan: Plan,
+    meta: ModelMeta,
+    condition: Condition,
+    cache: WholeFilesCache,
+    *,
+    costs: CostMeter | None,
 ) -> tuple[LazyModel, bool]:
     """Run the plan; return the model and whether the user interrupted it."""
     from crumb_tasks.models import LazyModel
@@ -218,7 +231,7 @@ def _evaluate(
             raise UsageError(f"'{meta.name}' scores pairs of query and document; name what it re-ranks with --rerank")
         reporter.say(f"{meta.name} ({condition.label}): {len(pending)} of {len(plan.units)} tasks to evaluate")
         try:
-            Runner(model, condition, cache, _settings(args, condition.options), reporter).run(plan)
+            Runner(model, condition, cache, _settings(args, condition.options, costs), reporter).run(plan)
         except KeyboardInterrupt:
             done = sum(bool(unit.computed) for unit in plan.units)
             reporter.say(f"interrupted after {done} of {len(pending)} tasks; the same command goes on from there")
@@ -226,7 +239,7 @@ def _evaluate(
     return model, False
 
 
-def _settings(args: argparse.Namespace, options: LoadOptions) -> Settings:
+def _settings(args: argparse.Namespace, options: LoadOptions, costs: CostMeter | None) -> Settings:
     from crumb_tasks.running.execute import Settings
 
     recorded = {
@@ -239,7 +252,7 @@ def _settings(args: argparse.Namespace, options: LoadOptions) -> Settings:
         "late_chunking": options.late_chunking,
     }
     encode_kwargs = {"batch_size": args.batch_size or 32}
-    return Settings(encode_kwargs, args.num_proc, args.embeddings, recorded)
+    return Settings(encode_kwargs, args.num_proc, args.embeddings, recorded, costs)
 
 
 def _print_results(plan: Plan, meta: ModelMeta, condition: Condition, cache: WholeFilesCache) -> None:

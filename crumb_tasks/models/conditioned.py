@@ -11,6 +11,7 @@ sentence in its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from crumb_tasks.errors import UsageError
@@ -30,6 +31,14 @@ _IN_THE_TEXT = ("prepended", "template")
 
 Observer = Callable[[str, int], None]
 """Called with ``query``, ``document`` or ``pair`` and how many of them were done."""
+
+Meter = Callable[[str, int], AbstractContextManager[None]]
+"""Stands around a call of the model for ``query``, ``document``, ``pair`` or ``index``, and how many texts it has."""
+
+
+def unmetered(_kind: str, _count: int) -> AbstractContextManager[None]:
+    """Stand around a call and do nothing."""
+    return nullcontext()
 
 
 def conditioned(model: Any, instructions: Instructions, observe: Observer | None = None) -> Any:
@@ -65,6 +74,7 @@ class _Conditioned:
         self._model = model  # the name under which MTEB's own wrappers keep theirs
         self._instructions = instructions
         self._observe = observe
+        self.meter: Meter = unmetered
         self._prompts: Mapping[str, str] = dict(getattr(model, "model_prompts", None) or {})
         if instructions.mode not in _LEFT_ALONE:
             _replace_fetching(model, instructions)
@@ -156,8 +166,10 @@ class ConditionedEncoder(_Conditioned):
         is_query = prompt_type is None or prompt_type.value == "query"
         metadata = self._prepare(task_metadata, is_query=is_query)
         loader = self._loader(inputs, task_metadata) if is_query else inputs
-        embeddings = self._model.encode(loader, task_metadata=metadata, prompt_type=prompt_type, **kwargs)
-        self._observe("query" if is_query else "document", len(_rows_of(inputs)))
+        kind, count = "query" if is_query else "document", len(_rows_of(inputs))
+        with self.meter(kind, count):
+            embeddings = self._model.encode(loader, task_metadata=metadata, prompt_type=prompt_type, **kwargs)
+        self._observe(kind, count)
         return embeddings
 
     def document_prompt(self, task_metadata: TaskMetadata) -> str:
@@ -184,7 +196,8 @@ class ConditionedCrossEncoder(_Conditioned):
         """Score pairs as the model does; the first of each is the query."""
         metadata = self._prepare(task_metadata, is_query=True)
         loader = self._loader(inputs1, task_metadata)
-        scores = self._model.predict(inputs1=loader, inputs2=inputs2, task_metadata=metadata, **kwargs)
+        with self.meter("pair", len(_rows_of(inputs1))):
+            scores = self._model.predict(inputs1=loader, inputs2=inputs2, task_metadata=metadata, **kwargs)
         self._observe("pair", len(_rows_of(inputs1)))
         return scores
 
@@ -194,7 +207,9 @@ class ConditionedSearch(_Conditioned):
 
     def index(self, corpus: Dataset, *, task_metadata: TaskMetadata, **kwargs: Any) -> None:
         """Index the corpus as the model does."""
-        self._model.index(corpus, task_metadata=self._prepare(task_metadata, is_query=False), **kwargs)
+        metadata = self._prepare(task_metadata, is_query=False)
+        with self.meter("index", len(corpus)):
+            self._model.index(corpus, task_metadata=metadata, **kwargs)
         if not hasattr(self._model, "task_corpus"):  # those that have it only put it there, and encode in their search
             self._observe("document", len(corpus))
 

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from crumb_tasks.errors import UsageError
+from crumb_tasks.models.conditioned import unmetered
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
     from crumb_tasks.collection import Collection
-    from crumb_tasks.models.conditioned import Observer
+    from crumb_tasks.models.conditioned import Meter, Observer
 
 _BETWEEN = " "
 _BATCH = 32
@@ -69,6 +70,7 @@ class LateChunking:
     def __init__(self, model: Any, observe: Observer | None = None) -> None:
         self._model = model  # the name under which MTEB's own wrappers keep theirs
         self._observe = observe or (lambda _kind, _count: None)
+        self.meter: Meter = unmetered
         self._transformer = _transformer_of(model)
         self._pooling = _pooling_at(self._transformer)
         self._document_by_chunk: dict[str, str] = {}
@@ -132,7 +134,8 @@ class LateChunking:
         lacking = {self._document_by_chunk[chunk]: None for chunk in ids if chunk not in self._kept}
         prompt = document_prompt(self._model, task_metadata)
         windows = [window for document in lacking for window in self._windows(document, prompt)]
-        vectors = {**self._kept, **self._read(windows, int(kwargs.get("batch_size") or _BATCH))}
+        with self.meter("document", len(ids)):
+            vectors = {**self._kept, **self._read(windows, int(kwargs.get("batch_size") or _BATCH))}
         asked = frozenset(ids)
         # a document may go on in the next call: what of it was not asked for is kept, and nothing else
         self._kept = {chunk: vector for chunk, vector in vectors.items() if chunk not in asked}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from crumb_tasks.models import LazyModel
 from crumb_tasks.runfiles import write_run
 from crumb_tasks.running.cache import WholeFilesCache
 from crumb_tasks.running.condition import Condition
+from crumb_tasks.running.costs import CostMeter
 from crumb_tasks.running.outcomes import main_value, runs_of, values_per_query
 from crumb_tasks.running.plan import Plan, Unit
 from crumb_tasks.running.preparing import Preparation, sizes_of
@@ -36,12 +38,14 @@ class Settings:
         num_proc: Passed to MTEB.
         embeddings: Where document embeddings are kept between runs.
         recorded: Written into records as they are.
+        costs: Measures costs, where that is asked for.
     """
 
     encode_kwargs: Mapping[str, Any] = field(default_factory=dict)
     num_proc: int | None = None
     embeddings: Path | None = None
     recorded: Mapping[str, Any] = field(default_factory=dict)
+    costs: CostMeter | None = None
 
 
 class Runner:
@@ -100,18 +104,20 @@ class Runner:
         if unit.state == "missing" and before is not None:
             computed = list(before.get_missing_evaluations(unit.task))
         encode_kwargs: Any = {"show_progress_bar": False, **self._settings.encode_kwargs}
-        with tempfile.TemporaryDirectory(prefix="crumb_tasks-") as predictions:
+        costs = self._settings.costs
+        with tempfile.TemporaryDirectory(prefix="crumb_tasks-") as predictions, self._kept_embeddings(model):
             needs_file = isinstance(unit.task, AbsTaskRetrieval) and not isinstance(unit.task, CardTask)
-            found = mteb.evaluate(
-                model,
-                unit.task,
-                cache=None if renews else self._cache,
-                overwrite_strategy="only-missing" if unit.state == "missing" else "always",
-                encode_kwargs=encode_kwargs,
-                prediction_folder=predictions if needs_file else None,
-                show_progress_bar=False,
-                num_proc=self._settings.num_proc,
-            )
+            with contextlib.nullcontext() if costs is None else costs.evaluating(model):
+                found = mteb.evaluate(
+                    model,
+                    unit.task,
+                    cache=None if renews else self._cache,
+                    overwrite_strategy="only-missing" if unit.state == "missing" else "always",
+                    encode_kwargs=encode_kwargs,
+                    prediction_folder=predictions if needs_file else None,
+                    show_progress_bar=False,
+                    num_proc=self._settings.num_proc,
+                )
             if found.exceptions:
                 raise DataError(f"{unit.name}: {found.exceptions[0].exception}")
             unit.result = found.task_results[0]
@@ -119,9 +125,35 @@ class Runner:
                 unit.result = before.merge(unit.result)
                 self._cache.save_to_cache(unit.result, model.mteb_model_meta, encode_kwargs=encode_kwargs)
             runs = dict(runs_of(unit, Path(predictions)))
-        self._keep(unit, runs, first_stage)
-        unit.computed = tuple(computed)
-        self._reporter.finish(main_value(unit.result, unit.task))
+            self._keep(unit, runs, first_stage)
+            unit.computed = tuple(computed)
+            self._reporter.finish(main_value(unit.result, unit.task))
+            self._measure(unit, model, encode_kwargs)
+
+    @contextlib.contextmanager
+    def _kept_embeddings(self, model: Any) -> Iterator[None]:
+        """Keep embeddings for the queries that are asked after an evaluation, where nobody else keeps them."""
+        if self._settings.costs is None or self._settings.embeddings is not None:
+            yield
+            return
+        from crumb_tasks.search import EmbeddingStore
+
+        with tempfile.TemporaryDirectory(prefix="crumb_tasks-") as folder:
+            model.embedding_store = EmbeddingStore(folder, is_optional=True)
+            try:
+                yield
+            finally:
+                model.embedding_store = None
+
+    def _measure(self, unit: Unit, model: Any, encode_kwargs: Mapping[str, Any]) -> None:
+        """Measure the cost of a result that is written; one that cannot be measured is no failure of the task."""
+        if self._settings.costs is None:
+            return
+        self._reporter.say(f"{unit.name}: asking single queries")
+        try:
+            self._settings.costs.keep(unit, model, self._folder, encode_kwargs)
+        except Exception as error:  # noqa: BLE001 -- the result is there and holds
+            unit.notes.append(f"its cost was not measured: {_reason(error)}")
 
     def _load(self) -> Any:
         if not self._model.is_loaded:

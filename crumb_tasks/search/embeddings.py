@@ -48,13 +48,15 @@ class EmbeddingStore:
     Args:
         path: The directory; made when it is first written.
         dtype: How embeddings are kept: ``float32`` or, at half the size and a rounding of about 5e-4, ``float16``.
+        is_optional: Embeddings that cannot be kept (several vectors a document) are not, instead of being refused.
     """
 
-    def __init__(self, path: Path | str, *, dtype: str = "float32") -> None:
+    def __init__(self, path: Path | str, *, dtype: str = "float32", is_optional: bool = False) -> None:
         if dtype not in {"float32", "float16"}:
             raise UsageError(f"embeddings are kept as 'float32' or 'float16', not as '{dtype}'")
         self.path = Path(path)
         self.dtype = dtype
+        self.is_optional = is_optional
 
     def open(
         self, model: object, task_metadata: TaskMetadata, rows: CorpusRows, encode_kwargs: Mapping[str, Any]
@@ -83,7 +85,7 @@ class EmbeddingStore:
         model_folder = re.sub(r"[^A-Za-z0-9.-]+", "__", str(key["model"])).strip(".") or "model"
         folder = self.path / model_folder / hashlib.blake2b(named, digest_size=10).hexdigest()
         _claim(folder, key)
-        return StoredCorpus(folder, self.dtype)
+        return StoredCorpus(folder, self.dtype, is_optional=self.is_optional)
 
 
 def _claim(folder: Path, key: Mapping[str, Any]) -> None:
@@ -113,9 +115,10 @@ class StoredCorpus:
         folder: Where they are.
     """
 
-    def __init__(self, folder: Path, dtype: str) -> None:
+    def __init__(self, folder: Path, dtype: str, *, is_optional: bool = False) -> None:
         self.folder = folder
         self._dtype = np.dtype(dtype)
+        self._is_optional = is_optional
 
     def read(self, block: int, n_rows: int) -> torch.Tensor | None:
         """Return a block's embeddings, memory-mapped, or ``None`` when it was not yet written.
@@ -146,6 +149,8 @@ class StoredCorpus:
             UsageError: The embeddings are no ordinary matrix.
         """
         if not is_dense(vectors):
+            if self._is_optional:
+                return vectors
             raise UsageError(
                 "only embeddings with one dense vector per document can be kept on disk; leave out --embeddings"
             )

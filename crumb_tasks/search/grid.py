@@ -127,7 +127,7 @@ class Product:
     def __init__(self, queries: Any, *, cosine: bool, device: torch.device) -> None:
         self.device = device
         self.tile = TILE_BY_DEVICE.get(device.type, ACCELERATOR_TILE)
-        self._cosine = cosine
+        self.is_cosine = cosine
         self._n_queries, dimension = queries.shape
         height = -(-self._n_queries // self.tile[0]) * self.tile[0]
         self._queries = torch.zeros((height, dimension), dtype=torch.float32, device=device)
@@ -138,7 +138,7 @@ class Product:
     def _load(self, vectors: Any, into: torch.Tensor) -> None:
         target = into[: n_rows(vectors)]
         target.copy_(torch.as_tensor(vectors))
-        if self._cosine:
+        if self.is_cosine:
             target.div_(torch.linalg.vector_norm(target, dim=1, keepdim=True).clamp_min_(1e-12))
 
     def score(self, block: Any, take: Taker, wanted: Chooser | None = None) -> None:

@@ -1,0 +1,41 @@
+"""What a result costs, on five axes that are never added up.
+
+- `axes`: the axes, their quantities, and `Cost`, which has a value or a reason for each
+- `files`: a cost beside its result, and what MTEB's own timing phases tell where none was measured
+- `machine`: what it was measured on, and its memory
+- `meter`: what a model is given while it works: calls, texts, tokens, seconds
+- `price`: money, from a price that the user names
+
+The lecture on retrieval benchmarks asks for costs beside quality without naming axes; it says that costs of a query
+recur while those of an index and its infrastructure do not, and that they are reported apart. The five axes are this
+package's reading of that.
+"""
+
+from __future__ import annotations
+
+from crumb_tasks.cost.axes import AXES, QUANTITIES, READING, Axis, Cost, Kind, Quantity, known, unknown
+from crumb_tasks.cost.files import cost_path, from_phases, read_cost, write_cost
+from crumb_tasks.cost.machine import MachineRecord, Memory
+from crumb_tasks.cost.meter import Meter, median_and_spread
+from crumb_tasks.cost.price import Price
+
+__all__ = [
+    "AXES",
+    "QUANTITIES",
+    "READING",
+    "Axis",
+    "Cost",
+    "Kind",
+    "MachineRecord",
+    "Memory",
+    "Meter",
+    "Price",
+    "Quantity",
+    "cost_path",
+    "from_phases",
+    "known",
+    "median_and_spread",
+    "read_cost",
+    "unknown",
+    "write_cost",
+]

@@ -1,0 +1,66 @@
+"""Money: only from a price that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crumb_tasks.cost.axes import Quantity, known, unknown
+from crumb_tasks.errors import UsageError
+
+_NO_PRICE = "no price was given (--price-per-hour or --price-per-million-tokens)"
+
+
+@dataclass(frozen=True)
+class Price:
+    """What the user pays, in any currency.
+
+    Attributes:
+        per_hour: For the machine.
+        per_million_tokens: For what a model reads, as providers of models ask.
+
+    Raises:
+        UsageError: Both are given, or one is no price.
+    """
+
+    per_hour: float | None = None
+    per_million_tokens: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check."""
+        if self.per_hour is not None and self.per_million_tokens is not None:
+            raise UsageError("--price-per-hour and --price-per-million-tokens are two ways to pay; give one of them")
+        for price in (self.per_hour, self.per_million_tokens):
+            if price is not None and not 0 < price < float("inf"):
+                raise UsageError(f"a price is above 0, not {price}")
+
+    def money(self, values: Mapping[str, Quantity], encoding_tokens: float | None) -> dict[str, Quantity]:
+        """Return the quantities of money.
+
+        A machine that is paid by the hour is taken to be busy: it answers queries in batches all the time.
+
+        Args:
+            values: What else is known.
+            encoding_tokens: Tokens of the whole corpus, ``None`` where not counted.
+        """
+        keys = ("money_per_1000_queries", "money_encoding")
+        if self.per_hour is not None:
+            rate, seconds = values["batch_queries_per_second"], values["encoding_seconds"]
+            amounts = (
+                None if rate.value is None else self.per_hour / 3600 * 1000 / rate.value,
+                None if seconds.value is None else self.per_hour / 3600 * seconds.value,
+            )
+            reasons = (rate.reason, seconds.reason)
+        elif self.per_million_tokens is not None:
+            tokens = values["tokens_per_query"]
+            amounts = (
+                None if tokens.value is None else self.per_million_tokens * tokens.value / 1000,
+                None if encoding_tokens is None else self.per_million_tokens * encoding_tokens / 1e6,
+            )
+            reasons = (tokens.reason, values["tokens_per_second"].reason)
+        else:
+            return {key: unknown(_NO_PRICE) for key in keys}
+        return {
+            key: unknown(reason or "tokens were not counted") if amount is None else known(amount)
+            for key, amount, reason in zip(keys, amounts, reasons, strict=True)
+        }
