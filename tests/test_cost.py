@@ -230,7 +230,7 @@ def test_run_measures(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (result,) = (path for path in (world / "cache").rglob(f"{TASK}.json") if path.parent.name != "crumb_tasks")
     assert not [key for key in _keys(json.loads(result.read_text(encoding="utf-8"))) if "cost" in key or "_ms_" in key]
     assert "not known:" in out
-    assert "nothing is re-ranked" in out
+    assert "no pairs are scored" in out
 
 
 def test_cached_result_without_cost_is_measured_once(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,3 +282,17 @@ def test_cost_options_need_cost(world: Path, capsys: pytest.CaptureFixture[str])
     assert run(model, "-t", TASK, "--price-per-hour", "2") == 2
     assert "belongs to --cost" in capsys.readouterr().err
     assert run(model, "-t", TASK, "--cost", "--cost-queries", "0") == 2
+
+
+def test_candidates_of_an_encoder_are_encoded_once(world: Path) -> None:
+    """An encoder that re-ranks reads the query alone: vectors of the candidates are there, as an index has them."""
+    first = write_static_model(world / "tiny")
+    run(first, "-t", TASK, "--name", "me/tiny")
+
+    assert run(first, "-t", TASK, "--name", "me/tiny", "--rerank", "me/tiny", "--depth", "5", "--cost") == 0
+
+    cost = cost_of(world, below="rerank")
+    assert cost["encoder_calls_per_query"].value == 1
+    assert (cost["search_ms_p50"].value or 0) > 0
+    assert cost["rerank_ms_p50"].value is None
+    assert "candidates" in cost.how["search"]

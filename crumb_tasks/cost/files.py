@@ -15,7 +15,7 @@ from typing import Any
 
 from crumb_tasks import __version__
 from crumb_tasks.cost.axes import Cost, Quantity, known, unknown
-from crumb_tasks.sources import written_whole
+from crumb_tasks.files import written_whole
 
 _FORMAT = 1
 _NOT_MEASURED = "not measured; `crumb-tasks run --cost` does"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import time
 from collections.abc import Callable, Iterator
@@ -104,25 +103,23 @@ def ask(model: Any, request: Request, *, n_queries: int, n_warm_up: int, batch_s
         n_warm_up: Asked before, and not counted.
         batch_size: Queries of a batch.
     """
+    if request.candidates is not None:
+        request, _ = with_known_candidates(request)
+        request = restricted_to_candidates(request)
     rows = spread_rows(len(request.queries), n_queries)
     asked = Asked(len(rows))
-    if request.candidates is not None:
-        request, _ = with_known_candidates(only(request, rows))
-        request = restricted_to_candidates(request)
-        rows = np.arange(len(request.queries), dtype=np.int64)
     way = _way(model, request, rows, asked)
     if way is None:
         return asked
-    with contextlib.nullcontext() if request.candidates is None else _without_store(model):
-        for row in rows[:n_warm_up]:
-            way(only(request, np.array([row])))
-        with asked.meter.attached(model):
-            for row in rows:
-                for part, seconds in way(only(request, np.array([row]))).items():
-                    asked.singles.setdefault(part, []).append(seconds)
-        for chosen in _batches(rows, batch_size):
-            for part, seconds in way(only(request, chosen)).items():
-                asked.batches.setdefault(part, []).append((len(chosen), seconds))
+    for row in rows[:n_warm_up]:
+        way(only(request, np.array([row])))
+    with asked.meter.attached(model):
+        for row in rows:
+            for part, seconds in way(only(request, np.array([row]))).items():
+                asked.singles.setdefault(part, []).append(seconds)
+    for chosen in _batches(rows, batch_size):
+        for part, seconds in way(only(request, chosen)).items():
+            asked.batches.setdefault(part, []).append((len(chosen), seconds))
     return asked
 
 
@@ -135,16 +132,13 @@ def _batches(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
 def _way(model: Any, request: Request, rows: NDArray[np.int64], asked: Asked) -> Way | None:
     from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
 
-    if request.candidates is not None or isinstance(model, CrossEncoderProtocol):
-        why = "candidates are re-ranked; nothing is searched" if request.candidates is not None else ""
-        asked.missing |= {"encode": f"{why}, and encoding is part of it", "search": why}
-        if isinstance(model, SearchProtocol):
-            asked.missing |= dict.fromkeys(("total", "rerank"), "the model re-ranks by searching the whole corpus")
-            return None
-        return _reranking(model)
-    asked.missing["rerank"] = "nothing is re-ranked (--rerank does)"
     if isinstance(model, SearchProtocol):
+        asked.missing["rerank"] = "nothing is re-ranked (--rerank does)"
         return _own_search(model, request, asked)
+    if isinstance(model, CrossEncoderProtocol):
+        asked.missing |= dict.fromkeys(("encode", "search"), "pairs are scored; nothing is encoded apart or searched")
+        return _reranking(model)
+    asked.missing["rerank"] = "no pairs are scored"
     if isinstance(model, EncoderProtocol):
         try:
             return _vectors(model, request, rows, asked)
@@ -156,11 +150,10 @@ def _way(model: Any, request: Request, rows: NDArray[np.int64], asked: Asked) ->
 
 
 def _vectors(model: Any, request: Request, rows: NDArray[np.int64], asked: Asked) -> Way:
-    some = only(request, rows[:8])
     resident = Resident.load(
         model,
         corpus=request.corpus,
-        queries=some.queries,
+        queries=request.queries.select(rows[:8]),
         task_metadata=request.groups[0].task_metadata,
         hf_split=request.hf_split,
         hf_subset=request.hf_subset,
@@ -168,22 +161,49 @@ def _vectors(model: Any, request: Request, rows: NDArray[np.int64], asked: Asked
         num_proc=request.num_proc,
         store=getattr(model, "embedding_store", None),
     )
-    index = ExactIndex(resident.documents)
+    search = _search(resident, request)
     asked.vectors = resident.documents.shape
 
     def answer(wanted: Request) -> dict[str, float]:
         began = time.perf_counter()
         vectors = resident.encode(wanted.queries, [(group.rows, group.task_metadata) for group in wanted.groups])
         encoded = time.perf_counter()
-        index.search(vectors, SEARCH_DEPTH)
+        search(vectors, wanted)
         ended = time.perf_counter()
         return {"encode": encoded - began, "search": ended - encoded, "total": ended - began}
 
     return answer
 
 
+def _search(resident: Resident, request: Request) -> Callable[[NDArray[np.float32], Request], None]:
+    """Return what searches all vectors, or those of a query's candidates, whose vectors are there as well."""
+    index = ExactIndex(resident.documents)
+    if request.candidates is None:
+        return lambda vectors, _wanted: _done(index.search(vectors, SEARCH_DEPTH))
+    row_by_id = {doc_id: row for row, doc_id in enumerate(request.corpus_ids.to_pylist())}
+    rows_by_query = {
+        query_id: np.array([row_by_id[doc_id] for doc_id in ids], dtype=np.int64)
+        for query_id, ids in request.candidates.items()
+    }
+
+    def search(vectors: NDArray[np.float32], wanted: Request) -> None:
+        for vector, query_id in zip(vectors, wanted.query_ids, strict=True):
+            if query_id in rows_by_query:
+                ExactIndex(resident.documents[rows_by_query[query_id]]).search(vector[np.newaxis], SEARCH_DEPTH)
+
+    return search
+
+
+def _done(_found: object) -> None:
+    """Throw away what was found: only the time counts."""
+
+
 def _own_search(model: Any, request: Request, asked: Asked) -> Way | None:
     whole = "the model searches by itself, as a whole"
+    if request.candidates is not None:
+        whole = "the model searches the whole corpus and leaves out what is no candidate"
+        asked.missing |= dict.fromkeys(("total", "encode", "search", "rerank"), whole)
+        return None
     asked.missing |= {"encode": whole, "search": whole}
     if encodes_while_searching(model):
         asked.missing["total"] = "the model encodes the corpus inside each search"
@@ -210,17 +230,3 @@ def _reranking(model: Any) -> Way:
         return {"rerank": seconds, "total": seconds}
 
     return answer
-
-
-@contextlib.contextmanager
-def _without_store(model: Any) -> Iterator[None]:
-    """Let ``model`` encode what it is asked, instead of reading from disk what an earlier query has left there."""
-    store = getattr(model, "embedding_store", None)
-    if store is None:
-        yield
-        return
-    model.embedding_store = None
-    try:
-        yield
-    finally:
-        model.embedding_store = store

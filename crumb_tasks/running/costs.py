@@ -113,7 +113,7 @@ class CostMeter:
             "warm_up_queries": settings.n_warm_up,
             "batch_size": min(settings.batch_size, asked.n_queries),
             "encode_batch_size": request.encode_kwargs.get("batch_size"),
-            "search": f"exact, float32, in memory, {SEARCH_DEPTH} documents" if asked.vectors else None,
+            "search": _how_searched(asked, request),
             "dtype": weights_dtype(model),
             "documents": len(request.corpus),
             "queries": len(request.queries),
@@ -165,6 +165,13 @@ def _compute(asked: Asked) -> dict[str, Quantity]:
         "encoder_calls_per_query": known((tallies[0].texts + tallies[1].texts) / n_asked),
         "reranker_calls_per_query": known(tallies[2].texts / n_asked),
     }
+
+
+def _how_searched(asked: Asked, request: Request) -> str | None:
+    if asked.vectors is None:
+        return None
+    what = "of all vectors" if request.candidates is None else "of each query's candidates"
+    return f"exact search {what}, float32, in memory, {SEARCH_DEPTH} documents"
 
 
 def _storage(asked: Asked, request: Request) -> dict[str, Quantity]:

@@ -90,6 +90,7 @@ class Reporter:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._display: Progress | None = None
         self._last = pace.clock()
+        self._is_over = False  # what a model does after a task is none of its documents
         if self._console.is_terminal:
             columns = (
                 SpinnerColumn(),
@@ -115,6 +116,7 @@ class Reporter:
 
     def start(self, task: str, n_documents: int, n_queries: int) -> None:
         """A task begins."""
+        self._is_over = False
         self.pace.start(task, n_documents)
         self._last = self.pace.clock()
         self.say(f"{self._place} {task}: {n_documents:,} {self.pace.noun}, {n_queries:,} queries")
@@ -122,7 +124,7 @@ class Reporter:
 
     def observe(self, kind: str, count: int) -> None:
         """Take note of what a model has done; see `crumb_tasks.models.Observer`."""
-        if kind == "query":
+        if kind == "query" or self._is_over:
             return
         self.pace.advance(count)
         if self._display is not None:
@@ -133,6 +135,7 @@ class Reporter:
 
     def finish(self, outcome: str) -> None:
         """The task is over."""
+        self._is_over = True
         done, rate, took = self.pace.done, self.pace.rate, self.pace.finish()
         speed = f", {rate:,.0f} {self.pace.noun}/s" if done else ""
         self.say(f"{self._place} {self.pace.task}: {outcome} in {duration(took)}{speed}")
