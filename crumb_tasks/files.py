@@ -84,6 +84,11 @@ def refuse_folder(path: Path | None) -> None:
         raise UsageError(f"cannot write '{path}', which is a folder; name a file")
 
 
+def printable(path: Path | str) -> str:
+    """Return ``path`` as text that every encoding of Unicode can hold: a byte that is no UTF-8 gets a backslash."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 @contextmanager
 def _beside(path: Path, mode: int) -> Iterator[IO[bytes]]:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")

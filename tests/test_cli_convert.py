@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -42,6 +43,8 @@ def test_every_format_becomes_every_other(
     assert (code, out) == (0, "")
     assert f"2 queries, 3 documents, {source} to {target}" in err
     assert (read_run_file(path).format, read_run(path).to_dict()) == (target, run_bytes.SMALL)
+    if suffix:
+        assert path.read_bytes().startswith({".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}[suffix])
 
 
 def test_the_system_s_name_is_kept(command: Command, tmp_path: Path) -> None:
@@ -53,6 +56,21 @@ def test_the_system_s_name_is_kept(command: Command, tmp_path: Path) -> None:
 
     found = read_run_file(tmp_path / "y_predictions.json")
     assert (found.system, found.split) == ("org/model", "validation")
+
+
+def test_what_gets_lost_is_said(command: Command, tmp_path: Path) -> None:
+    """The system's name and the depth of the search have no place in every format."""
+    meta = {"model_name": "my model", "revision": None, "depth": 1000}
+    (tmp_path / "in").write_text(json.dumps({"mteb_model_meta": meta, "default": {"test": run_bytes.SMALL}}), "utf-8")
+
+    for name in ("x.jsonl", "x.json", "x.parquet"):
+        kind = name.partition(".")[2]
+        assert f"the system's name 'my model' has no place in {kind}" in command(tmp_path / "in", tmp_path / name)[2]
+    _, _, err = command(tmp_path / "in", tmp_path / "x.trec")
+    assert "the system's name 'my model' is written as 'my_model'" in err
+    assert "that the search went 1000 documents deep has no place in trec; score with --depth 1000" in err
+    assert "no place" not in command(tmp_path / "in", tmp_path / "x_predictions.json")[2]
+    assert read_run_file(tmp_path / "x_predictions.json").depth == 1000
 
 
 def test_trec_refuses_whitespace_and_points_to_jsonl(command: Command, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -141,7 +143,10 @@ def test_the_name_of_crumbs_evaluator_names_a_task(command: Command, write: Any)
         (["--task", "CRUMB"], "CRUMB is an aggregate; score a run for each of its members (CRUMBClinicalTrial"),
         (["--task", PLAIN, "--measures", "recall@100"], "did you mean 'R@100'"),
         (["--task", PLAIN, "--split", "dev"], f"{PLAIN} calls the split 'dev' 'validation'"),
-        (["--task", PLAIN, "--max-passage", "on"], "there is no passage to reduce; leave it out"),
+        (
+            ["--task", PLAIN, "--max-passage", "on"],
+            "has labels of whole documents, so no passage can stand for its document; leave",
+        ),
         (["--task", PLAIN, "--qrels", "x"], "--qrels takes the place of a task"),
         (["--task", "CRUMBSampleLegalQA"], "no query of the run is judged in CRUMBSampleLegalQA (test)"),
         (["--task", PLAIN, "--format", "trec"], "JSON is no TREC run"),
@@ -160,8 +165,8 @@ def test_misuse_is_one_line(command: Command, write: Any, argv: Sequence[str], w
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        ("CRUMBSampleLegalQA", "judges passages one by one"),
-        ("CRUMBSampleLegalQAFullDocument", "judges whole documents"),
+        ("CRUMBSampleLegalQA", "labels of single passages"),
+        ("CRUMBSampleLegalQAFullDocument", "labels of whole documents"),
     ],
 )
 def test_max_passage_is_refused_with_the_reason(command: Command, write: Any, task: str, words: str) -> None:
@@ -462,6 +467,78 @@ def test_what_mteb_wrote_has_the_live_values(command: Command, tmp_path: Path, *
         assert {key: round(measures_of(out)[own], 5) for own, key in measures.items()} == {
             key: round(live[key], 5) for key in measures.values()
         }
+
+
+def test_repeated_passages_reduce_under_any_judgements(command: Command, write: Any) -> None:
+    """With --qrels MaxP has only the run's own ids: a document twice is refused, and `on` keeps its best place."""
+    path = write("x", b"q1 Q0 a 1 3 s\nq1 Q0 b 2 2 s\nq1 Q0 a 3 1 s\n")
+    qrels = write("qrels", b"q1 0 b 1\n")
+
+    code, _, err = command("score", path, "--qrels", qrels)
+    assert (code, "or score with --max-passage on if these are passages" in err) == (2, True)
+    code, out, err = command("score", path, "--qrels", qrels, "--max-passage", "on", "--measures", "RR", "--json")
+
+    assert (code, measures_of(out)) == (0, {"RR": 0.5})
+    assert "1 repeated documents dropped; each kept its best score" in err
+
+
+def test_advice_is_advice_that_works(command: Command, write: Any) -> None:
+    """Where MaxP cannot be turned on, nobody is told to."""
+    path = write("x.trec", b"q1 Q0 a 1 3 s\nq1 Q0 a 3 1 s\n")
+
+    for argv in (["score", path, "--task", PLAIN], ["convert", path, path.parent / "y.json"]):
+        code, _, err = command(*argv)
+
+        assert code == 2
+        assert err.strip().endswith("(first on line 1); keep one")
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv", "-o"])
+def test_a_file_name_may_be_any_bytes(tmp_path: Path, form: str) -> None:
+    """A name that is no UTF-8 is printed with its bytes, everywhere."""
+    name = os.fsencode(tmp_path) + b"/r\xffun"
+    Path(os.fsdecode(name)).write_bytes(run_bytes.trec({"q1": {"d": 1.0}}))
+    qrels = os.fsencode(tmp_path) + b"/q\xfe"
+    Path(os.fsdecode(qrels)).write_bytes(b"q1 0 d 1\n")
+    to = ["-o", str(tmp_path / "out"), "--json"] if form == "-o" else [form]
+    command = [sys.executable, "-m", "crumb_tasks", "score", name, "--qrels", qrels, "--measures", "RR", *to]
+
+    done = subprocess.run(command, capture_output=True, check=False, cwd=ROOT)
+
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out").read_bytes() if form == "-o" else done.stdout
+    row = next(csv.DictReader(io.StringIO(text.decode()))) if form == "--csv" else json.loads(text)
+    assert (row["run"], row["task"]) == (f"{tmp_path}/r\\xffun", "q\\xfe")
+
+
+def test_a_measure_of_groups_has_no_values_of_queries(command: Command, write: Any) -> None:
+    """--per-query with Robustness alone says so instead of a list of ids."""
+    path = write("x", run_bytes.trec(passage_run("InstructIRSample")))
+    argv = ["score", path, "--task", "InstructIRSample", "--measures", "Robustness@10", "--per-query"]
+
+    code, out, err = command(*argv)
+
+    assert code == 0
+    assert "no values of single queries" in out
+    assert "--per-query: no measure that was asked for has values of single queries" in err
+    assert not any(query_id in out for query_id in sample("InstructIRSample").graded.query_ids)
+    assert len(command(*argv, "--json")[1].splitlines()) == 1
+
+
+def test_published_values_are_a_few_lines() -> None:
+    """Where dozens were published, a table shows some of the main measure and says how many more there are."""
+    from crumb_tasks.cards import read_cards
+    from crumb_tasks.cli._runs import Target, published_values
+    from crumb_tasks.cli.score import published_lines
+
+    counts = Counter((value.task, value.measure) for card in read_cards() for value in card.published)
+    (name, measure), count = counts.most_common(1)[0]
+
+    lines = list(published_lines(published_values(Target(name), [measure]), measure))
+
+    assert count > 20
+    assert [line.startswith("published") for line in lines] == [True] * 5 + [False]
+    assert lines[-1].strip() == f"and {count - 5} more; --json has them all"
 
 
 def test_the_library_does_what_the_command_does(command: Command, write: Any) -> None:

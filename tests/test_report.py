@@ -125,6 +125,7 @@ def test_not_a_number_is_a_missing_value(tmp_path: Path) -> None:
 
     assert odd_row.value == pytest.approx(0.25)
     assert (missing_row.value, missing_row.value_by_member["RARbMCRPIQA"]) == (None, None)
+    assert "the result of 'RARbMCRPIQA' has no number there (NaN" in missing_row.problem
 
 
 def test_results_of_old_versions_are_read(tmp_path: Path) -> None:

@@ -273,9 +273,9 @@ def test_max_passage_can_be_turned_off() -> None:
 
 def test_max_passage_is_refused_where_it_makes_no_sense() -> None:
     """`on` over labels of passages, or over a corpus of documents, is refused with the reason."""
-    with pytest.raises(UsageError, match="Tiny judges passages, not documents"):
+    with pytest.raises(UsageError, match="Tiny has labels of single passages, so no"):
         score({"q": in_order("NCT1:0")}, trials(), card(), max_passage="on")
-    with pytest.raises(UsageError, match="Tiny has no passages to reduce"):
+    with pytest.raises(UsageError, match="Tiny has labels of whole documents, so no"):
         score({"q": in_order("a")}, collection({"q": {"a": 1}}), card(), max_passage="on")
     with pytest.raises(DataError, match="does not say whose passage is whose"):
         score({"q": in_order("a")}, collection({"q": {"a": 1}}), card(max_passage=True))

@@ -14,10 +14,12 @@ from crumb_tasks.cards import TaskCard, find_aggregate, iter_tasks, read_cards
 from crumb_tasks.cli._text import add_data_option
 from crumb_tasks.collection import Collection
 from crumb_tasks.errors import RunError, UsageError, did_you_mean
-from crumb_tasks.files import output
+from crumb_tasks.files import output, printable
 from crumb_tasks.runfiles import FORMATS, RunFile, read_run_file
 from crumb_tasks.runs import Run
 from crumb_tasks.scoring import Scores, score
+from crumb_tasks.scoring.matching import MaxPassage, Rules
+from crumb_tasks.scoring.wording import no_max_passage
 
 _UPSTREAM = {
     "CRUMBClinicalTrial": "clinical_trial",
@@ -89,6 +91,11 @@ class Scored:
     collection: Collection
     scores: Scores
     notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The file's path as it can be printed."""
+        return printable(self.file.path)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -195,15 +202,14 @@ def score_file(path: str, args: argparse.Namespace, collections: Collections, me
     target = find_target(path, args.task, args.qrels)
     card = target.card
     if args.max_passage == "on" and card is not None and not card.max_passage:
-        raise UsageError(f"--max-passage on: {card.name} {_why_no_max_passage(card)}; leave it out, or score with off")
-    reduces = args.max_passage == "on" or (args.max_passage == "auto" and card is not None and card.max_passage)
+        raise UsageError(no_max_passage(card.name, judges_passages=Rules.of(card).judges_passages))
     file = read_run_file(
         path,
         args.format,
-        repeats="best" if reduces else "refuse",
         split=args.split,
         subset=args.subset,
         tag=args.tag,
+        **_how_repeats_are_read(args, card),
     )
     notes = [f"task {target.name}, guessed {target.guessed}"] if target.guessed else []
     split = args.split
@@ -214,14 +220,21 @@ def score_file(path: str, args: argparse.Namespace, collections: Collections, me
         split = split or file.split
     collection = collections.load(target, split)
     _refuse_other_split(file.run, target, collection, collections)
-    scores = score(file.run, collection, card, measures, max_passage=args.max_passage, depth=args.depth or file.depth)
+    # with judgements alone the run's own ids are all there is to reduce
+    max_passage: MaxPassage = "auto" if args.qrels is not None else args.max_passage
+    scores = score(file.run, collection, card, measures, max_passage=max_passage, depth=args.depth or file.depth)
     return Scored(file, target, collection, scores, (*notes, *file.notes, *collection.notes, *scores.notes))
 
 
-def _why_no_max_passage(card: TaskCard) -> str:
-    if card.options.get("chunked") and card.options.get("level") != "full_document":
-        return "judges passages one by one, so passages may not stand for their documents"
-    return "judges whole documents as its corpus holds them, so there is no passage to reduce"
+def _how_repeats_are_read(args: argparse.Namespace, card: TaskCard | None) -> dict[str, Any]:
+    """Return what becomes of a document that a query holds twice, as passages do that carry its id."""
+    if args.max_passage == "on" or (args.max_passage == "auto" and card is not None and card.max_passage):
+        return {"repeats": "best"}
+    if args.qrels is not None or (card is not None and card.max_passage):
+        return {
+            "remedy": "keep one, or score with --max-passage on if these are passages that carry their document's id"
+        }
+    return {}
 
 
 def _refuse_other_split(run: Run, target: Target, collection: Collection, collections: Collections) -> None:
@@ -246,7 +259,7 @@ def _overlap(run: Run, collection: Collection) -> int:
 def print_notes(path: str, notes: Iterable[str]) -> None:
     """Print notes on stderr."""
     for note in notes:
-        print(f"{path}: {note}", file=sys.stderr)
+        print(f"{printable(path)}: {note}", file=sys.stderr)
 
 
 def published_values(target: Target, names: Iterable[str]) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     for result in scored:
         print_notes(result.file.path, result.notes)
     measure = args.measure or scored[0].scores.measures[0].name
-    found = compare({result.file.path: result.scores for result in scored}, measure, most_moved=args.most_moved)
+    found = compare({result.name: result.scores for result in scored}, measure, most_moved=args.most_moved)
     if args.plot is not None:
         draw(scored, found, args.plot)
     texts = query_texts(scored[0].collection)
@@ -154,7 +154,7 @@ def draw(scored: Sequence[Scored], found: Sequence[Comparison], path: Path) -> N
     """
     from crumb_tasks.cli._plots import save_figure
 
-    values = {result.file.path: result.scores.per_query for result in scored}
+    values = {result.name: result.scores.per_query for result in scored}
 
     def paint(figure: Any) -> None:
         all_axes = figure.subplots(len(found), squeeze=False)[:, 0]

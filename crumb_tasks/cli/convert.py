@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Iterator
 from typing import Any
 
 from crumb_tasks.cli._pandas import leave_pandas_out
 from crumb_tasks.cli._runs import add_format_options, print_notes
 from crumb_tasks.cli._text import add_command
-from crumb_tasks.runfiles import FORMATS, format_by_name, has_place_for_passages, read_run_file, write_run
+from crumb_tasks.runfiles import (
+    FORMATS,
+    Format,
+    RunFile,
+    format_by_name,
+    has_place_for_passages,
+    read_run_file,
+    write_run,
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -46,17 +54,23 @@ def run(args: argparse.Namespace) -> int:
         tag=system,
         split=args.split or file.split or "test",
         subset=args.subset or "default",
+        depth=file.depth,
     )
-    n_empty = int((file.run.depths == 0).sum())
-    if n_empty and to in {"trec", "parquet"}:
-        print(
-            f"{args.target}: {n_empty} empty rankings have no place in {to}; scoring counts them as before",
-            file=sys.stderr,
-        )
-    if file.run.passages is not None and not has_place_for_passages(to):
-        print(f"{args.target}: winning passages have no place in {to}; jsonl and parquet keep them", file=sys.stderr)
-    print(
-        f"{args.target}: {len(file.run)} queries, {len(file.run.codes)} documents, {file.format} to {to}",
-        file=sys.stderr,
-    )
+    n_rows = len(file.run.codes)
+    summary = f"{len(file.run)} queries, {n_rows} documents, {file.format} to {to}"
+    print_notes(args.target, [*_lost(file, to, args.system, system), summary])
     return 0
+
+
+def _lost(file: RunFile, to: Format, asked: str | None, system: str) -> Iterator[str]:
+    """Yield what the file said and the new format has no place for."""
+    if to in {"trec", "parquet"} and (n_empty := int((file.run.depths == 0).sum())):
+        yield f"{n_empty} empty rankings have no place in {to}; scoring counts them as before"
+    if file.run.passages is not None and not has_place_for_passages(to):
+        yield f"winning passages have no place in {to}; jsonl and parquet keep them"
+    if to not in {"trec", "mteb"} and (name := asked or file.system) is not None:
+        yield f"the system's name '{name}' has no place in {to}; trec and mteb keep it"
+    elif asked is None and file.system is not None and file.system != system:
+        yield f"the system's name '{file.system}' is written as '{system}'"
+    if to != "mteb" and file.depth is not None:
+        yield f"that the search went {file.depth} documents deep has no place in {to}; score with --depth {file.depth}"

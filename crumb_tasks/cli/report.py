@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     if args.results is None and not args.runs:
         raise UsageError("the following arguments are required: --results, --runs, or both")
     names, results, backings, collections = _read(args)
-    print_skipped(results.skipped)
+    print_skipped(results.skipped, most=None if suffix == ".csv" else _MOST_SKIPPED)  # CSV has no place for them
     rankings = [ranking for name in names if (ranking := rank(name, results, args.split)).rows]
     if not rankings:
         wanted = ", ".join(names) or f"a benchmark with split '{args.split}'"
@@ -266,9 +266,9 @@ def _view(
     return view_queries(card, collections[task, split], runs, n_queries)
 
 
-def print_skipped(skipped: Sequence[Skipped]) -> None:
-    """Name the files that were left out on standard error; of many the first."""
-    for entry in skipped[:_MOST_SKIPPED]:
+def print_skipped(skipped: Sequence[Skipped], most: int | None = _MOST_SKIPPED) -> None:
+    """Name the files that were left out on standard error; of many the first, all where ``most`` is ``None``."""
+    for entry in skipped[:most]:
         print(f"left out: {entry.path}: {entry.reason}", file=sys.stderr)
-    if len(skipped) > _MOST_SKIPPED:
-        print(f"left out: {len(skipped) - _MOST_SKIPPED} more, which the report lists", file=sys.stderr)
+    if most is not None and len(skipped) > most:
+        print(f"left out: {len(skipped) - most} more, which the report lists", file=sys.stderr)

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,9 @@ _DESCRIPTION = (
     "id, as in trec_eval. The mean is over the task's judged queries: one that a run lacks counts 0. Values stand on "
     "standard output, everything else on standard error."
 )
+
+
+_MOST_PUBLISHED = 5
 
 
 def add_parser(subparsers: Any) -> None:
@@ -74,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
             code = RunError.exit_code
             continue
         print_notes(path, result.notes)
+        if args.per_query and not set(result.scores.per_query) - set(result.scores.flagged):
+            print_notes(path, ["--per-query: no measure that was asked for has values of single queries"])
         scored.append(result)
     text = as_json(scored, per_query=args.per_query) if args.json else None
     if text is None:
@@ -109,10 +114,12 @@ def _dump(value: Any) -> str:
 def _query_objects(result: Scored) -> Iterator[dict[str, Any]]:
     scores = result.scores
     shown = [name for name in scores.per_query if name not in scores.flagged]
+    if not shown:
+        return
     columns = [scores.per_query[name].tolist() for name in shown]
     for query_id, *values in zip(scores.query_ids, *columns, strict=True):
         yield {
-            "run": result.file.path,
+            "run": result.name,
             "task": scores.task,
             "split": scores.split,
             "query_id": query_id,
@@ -123,7 +130,7 @@ def _query_objects(result: Scored) -> Iterator[dict[str, Any]]:
 def _run_object(result: Scored) -> dict[str, Any]:
     scores = result.scores
     return {
-        "run": result.file.path,
+        "run": result.name,
         "task": scores.task,
         "split": scores.split,
         "query_id": None,
@@ -146,7 +153,7 @@ def as_csv(scored: Sequence[Scored], *, per_query: bool) -> str:
     writer.writerow(("run", "task", "split", "query_id", "measure", "value"))
     for result in scored:
         scores = result.scores
-        head = (result.file.path, scores.task, scores.split)
+        head = (result.name, scores.task, scores.split)
         if per_query:
             for row in _query_objects(result):
                 writer.writerows((*head, row["query_id"], name, repr(value)) for name, value in row["measures"].items())
@@ -173,17 +180,24 @@ def _group_text(group: Sequence[Scored], *, per_query: bool) -> Iterator[str]:
             yield from _per_query_text(result)
         yield ""
     names = list(dict.fromkeys(name for result in group for name in _shown(result)))
-    rows = [(result.file.path, *(_cell(result, name) for name in names)) for result in group]
+    rows = [(result.name, *(_cell(result, name) for name in names)) for result in group]
     if len(group) == 1:
         yield table(("measure", "value"), [(name, _cell(first, name)) for name in names])
     else:
         yield table(("run", *names), rows)
     yield ""
     for result in group:
-        label = "queries" if len(group) == 1 else result.file.path
+        label = "queries" if len(group) == 1 else result.name
         yield paragraph(label, coverage_line(result), indent=max(12, len(label) + 2))
     yield paragraph("scored by", "; ".join(rules(first).values()), indent=12)
-    for value in published_values(first.target, names):
+    yield from published_lines(published_values(first.target, names), first.scores.measures[0].name)
+
+
+def published_lines(values: Sequence[Mapping[str, Any]], main: str) -> Iterator[str]:
+    """Yield published values as references; of many those of the measure ``main``, and of these the first."""
+    if len(values) > _MOST_PUBLISHED:
+        values = [value for value in values if value["measure"] == main] or values
+    for value in values[:_MOST_PUBLISHED]:
         setting = f", {value['setting']}" if value["setting"] else ""
         doubt = "" if value["verified"] else "; secondary source"
         yield paragraph(
@@ -191,6 +205,8 @@ def _group_text(group: Sequence[Scored], *, per_query: bool) -> Iterator[str]:
             f"{value['system']}: {value['measure']} {value['value']:g}{setting} ({value['source']}{doubt})",
             indent=12,
         )
+    if len(values) > _MOST_PUBLISHED:
+        yield f"{'':12}and {len(values) - _MOST_PUBLISHED} more; --json has them all"
 
 
 def _shown(result: Scored) -> list[str]:
@@ -219,8 +235,8 @@ def _per_query_text(result: Scored) -> Iterator[str]:
         (query_id, *(f"{value:.4f}" for value in values))
         for query_id, *values in zip(scores.query_ids, *columns, strict=True)
     ]
-    yield result.file.path
-    yield table(("query", *shown), rows)
+    yield result.name
+    yield table(("query", *shown), rows) if shown else "no values of single queries"
 
 
 def coverage_line(result: Scored) -> str:

@@ -188,7 +188,12 @@ def _row(
         reduced = aggregate_value(card, {task: values[task] for task in card.task_names})
         value, groups, zeros = reduced.value, dict(reduced.value_by_group), reduced.zeros
     except AggregateError as error:
-        problem = "; ".join([str(error), *(reason for task, reason in refused.items() if task in card.task_names)])
+        valueless = [task for task in card.task_names if task in by_task and values[task] is None]
+        no_numbers = [
+            f"the result of '{task}' has no number there (NaN, null or another measure)" for task in valueless
+        ]
+        refusals = [reason for task, reason in refused.items() if task in card.task_names]
+        problem = "; ".join([str(error), *no_numbers, *refusals])
     reported = {}
     for measure in card.reported:
         key = mteb_key(parse_measure(measure))

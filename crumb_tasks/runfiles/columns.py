@@ -36,6 +36,7 @@ class RunColumns:
         source: The file, for messages.
         repeats: What becomes of a document that a query holds twice: ``refuse`` names both lines, ``best`` keeps the
             higher score.
+        remedy: What to do about such a document, for the message.
 
     Attributes:
         n_repeated: Rows that ``best`` dropped.
@@ -44,8 +45,9 @@ class RunColumns:
         rejoined: The first of them, at most three: the query and, where the format has lines, its line.
     """
 
-    def __init__(self, source: RunBytes, repeats: Repeats = "refuse") -> None:
+    def __init__(self, source: RunBytes, repeats: Repeats = "refuse", remedy: str = "keep one") -> None:
         self._source = source
+        self._remedy = remedy
         self._repeats = repeats
         self._position: dict[str, int] = {}
         self._block_query = array("q")
@@ -248,8 +250,7 @@ class RunColumns:
         first, second = (self._line_of(row if by_query is None else int(by_query[row])) for row in rows)
         where = f" (first on line {first})" if first != second else ""
         return self._source.error(
-            f"document '{_short(doc_id)}' appears twice for query '{_short(query_id)}'{where}; keep one, or score with "
-            "--max-passage on where passages carry their document's id",
+            f"document '{_short(doc_id)}' appears twice for query '{_short(query_id)}'{where}; {self._remedy}",
             second,
         )
 

@@ -28,6 +28,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + low,)) + b"\x2a\x4d\x18" for low in range(16)))
 _ELSEWHERE = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z", b"\x04\x22\x4d\x18": "lz4"}
 _BOM = b"\xef\xbb\xbf"
+_BLANK = _BOM + b" \t\n\r\x0b\x0c"
 
 
 class RunBytes:
@@ -147,10 +148,16 @@ class RunBytes:
         return data
 
     def _first_bytes(self) -> bytes:
-        head = b""
-        while len(head) < PEEK_BYTES and (block := next(self._blocks, b"")):
-            head += block
-        return head
+        """Return the blank bytes that lead, and what tells the format behind them."""
+        pieces: list[bytes] = []
+        n_blank = n_told = 0
+        while n_told < PEEK_BYTES and (block := next(self._blocks, b"")):
+            pieces.append(block)
+            if n_told or block.strip(_BLANK):
+                n_told += len(block)
+            elif (n_blank := n_blank + len(block)) > LINE_LIMIT:
+                raise self.error(f"the first {LINE_LIMIT // 2**20} MiB are blank; is this a run?", 1)
+        return b"".join(pieces)
 
     def _decompressed(self) -> Iterator[bytes]:
         head = self.read(_BLOCK)

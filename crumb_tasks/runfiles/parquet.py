@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crumb_tasks.errors import RunFileError
 from crumb_tasks.runfiles.columns import RunColumns
 from crumb_tasks.runfiles.compression import FREE_BYTES, GROWTH_LIMIT, RunBytes
 
@@ -57,6 +58,7 @@ class ParquetReader:
             names = self._find_columns(file.schema_arrow)
             ids = [name for what, name in names.items() if what != "score"]
             texts = [name for name in ids if not pa.types.is_integer(file.schema_arrow.field(name).type)]
+            self._refuse_bomb(file.metadata, set(names.values()), size)
             file = pq.ParquetFile(data, read_dictionary=texts)  # a text of many rows is held once until it is measured
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(names.values()), use_threads=False):
                 self._add(batch, names, size)
@@ -64,6 +66,20 @@ class ParquetReader:
             raise self._source.error(
                 f"damaged Parquet file ({' '.join(str(error).split())[:120]}); write it again"
             ) from error
+
+    def _refuse_bomb(self, metadata: Any, names: set[str], n_compressed: int) -> None:
+        """Refuse pages that would be unpacked beyond the limit; the file's own figures say how large each is."""
+        n_bytes = 0
+        for group in range(metadata.num_row_groups):
+            columns = (metadata.row_group(group).column(at) for at in range(metadata.num_columns))
+            n_bytes += sum(column.total_uncompressed_size for column in columns if column.path_in_schema in names)
+        if n_bytes > max(FREE_BYTES, GROWTH_LIMIT * n_compressed):
+            raise self._too_large()
+
+    def _too_large(self) -> RunFileError:
+        return self._source.error(
+            f"decoded data passed {FREE_BYTES // 2**20} MiB and {GROWTH_LIMIT} times the file's size; stopped"
+        )
 
     def _find_columns(self, schema: pa.Schema) -> dict[str, str]:
         wanted = {"query": _QUERY, "document": _DOCUMENT, "score": _SCORE}
@@ -92,9 +108,7 @@ class ParquetReader:
     def _add(self, batch: pa.RecordBatch, names: Mapping[str, str], n_compressed: int) -> None:
         self._n_bytes += sum(_decoded_bytes(batch.column(name)) for name in names.values())
         if self._n_bytes > max(FREE_BYTES, GROWTH_LIMIT * n_compressed):
-            raise self._source.error(
-                f"decoded data passed {FREE_BYTES // 2**20} MiB and {GROWTH_LIMIT} times the file's size; stopped"
-            )
+            raise self._too_large()
         column = {what: _plain(batch.column(name), is_score=what == "score") for what, name in names.items()}
         for what, values in column.items():
             if values.null_count:
@@ -137,4 +151,5 @@ def _plain(values: pa.Array, *, is_score: bool) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     values.validate(full=True)  # Parquet's strings may be no UTF-8
-    return values.cast(pa.float64() if is_score else pa.string())
+    # float64 rounds integers beyond 2^53, as it does in every other format
+    return values.cast(pa.float64(), safe=False) if is_score else values.cast(pa.string())

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from crumb_tasks.collection import Collection, Qrels
+from crumb_tasks.files import printable
 from crumb_tasks.runfiles.compression import RunBytes
 
 _HEADER = {
@@ -42,11 +43,11 @@ def collection_of(path: Path | str) -> Collection:
     qrels = read_qrels(path)
     notes = []
     if qrels.n_repeated:
-        notes.append(f"{qrels.n_repeated} judgements stand in '{path}' more than once and were dropped")
+        notes.append(f"{qrels.n_repeated} judgements stand in '{printable(path)}' more than once and were dropped")
     empty = pa.array([], type=pa.string())
     ids = pa.array(qrels.query_ids, type=pa.string())
     return Collection(
-        name=Path(path).name,
+        name=printable(Path(path).name),
         split="all",
         corpus=pa.table({"id": empty, "title": empty, "text": empty}),
         queries=pa.table({"id": ids, "text": pa.array([""] * len(ids), type=pa.string())}),

@@ -68,6 +68,7 @@ def read_run_file(
     format: str = "auto",  # noqa: A002
     *,
     repeats: Repeats = "refuse",
+    remedy: str = "keep one",
     split: str | None = None,
     subset: str | None = None,
     tag: str | None = None,
@@ -78,6 +79,7 @@ def read_run_file(
         path: The file.
         format: Its format.
         repeats: What to do with a document that a query holds twice.
+        remedy: What a user can do about one that is refused, for the message.
         split: Of MTEB's predictions the split to read; by default the only one.
         subset: The same for subsets.
         tag: Of a TREC file with several systems the one to read.
@@ -87,7 +89,7 @@ def read_run_file(
         kind = wanted or detect(source)
         if not source.peek().strip():
             raise source.error("the file is empty; a run needs at least one row", 1)
-        columns = RunColumns(source, repeats)
+        columns = RunColumns(source, repeats, remedy)
         reader: TrecReader | JsonlReader | NestedReader | ParquetReader
         system = found_split = depth = None
         if kind == "trec":

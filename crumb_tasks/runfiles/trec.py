@@ -6,6 +6,7 @@ five and four columns are read where their meaning is certain.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,33 +17,10 @@ from numpy.typing import NDArray
 
 from crumb_tasks.runfiles.columns import RunColumns
 from crumb_tasks.runfiles.compression import RunBytes
+from crumb_tasks.runfiles.layout import EXPECTED, FIXED, Layout, explain_foreign, layout_of
+from crumb_tasks.runfiles.tokens import is_number, is_rank, is_utf8, tokens_by_line
 
-_SPACES = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))
-_FIXED = b"q0"
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Which column holds what; ``None`` where the file lacks it."""
-
-    n_columns: int
-    document: int
-    score: int
-    rank: int | None
-    tag: int | None
-    words: str
-
-
-_BY_COLUMNS = {
-    6: _Layout(6, document=2, score=4, rank=3, tag=5, words="query Q0 document rank score tag"),
-    5: _Layout(5, document=2, score=4, rank=3, tag=None, words="query Q0 document rank score"),
-    4: _Layout(4, document=2, score=3, rank=None, tag=None, words="query Q0 document score"),
-}
-_WITHOUT_FIXED = {
-    5: _Layout(5, document=1, score=3, rank=2, tag=4, words="query document rank score tag"),
-    4: _Layout(4, document=1, score=3, rank=2, tag=None, words="query document rank score"),
-}
-_EXPECTED = "expected 6 columns (query Q0 document rank score tag)"
+_DEEP = 10
 
 
 class TrecReader:
@@ -61,11 +39,11 @@ class TrecReader:
     def __init__(self, source: RunBytes, columns: RunColumns, tag: str | None = None) -> None:
         self._source = source
         self._columns = columns
-        self._only = None if tag is None else tag.encode()
-        self._layout: _Layout | None = None
+        self._only = None if tag is None else tag.encode("utf-8", "surrogateescape")
+        self._layout: Layout | None = None
         self._tag: bytes | None = self._only
         self._tag_line = 0
-        self._ranks_are_read = True
+        self._odd_rank: tuple[int, bytes] | None = None
         self._ends_whole = True
         self._seen_tags: set[bytes] = set()
         self.notes: list[str] = []
@@ -84,6 +62,13 @@ class TrecReader:
         for first_line, block in self._source.line_blocks():
             self._ends_whole = block.endswith(b"\n")
             self._read_block(first_line, block)
+        if self._odd_rank is not None:
+            line, rank = self._odd_rank
+            self.notes.append(
+                f"the rank {ascii(rank)[1:]} (line {line}) is no whole number, so ranks were not compared with scores"
+            )
+        if not self._ends_whole and self._layout is not None and self._layout.score == self._layout.n_columns - 1:
+            self.notes.append("the last line has no line end: was the file cut in the middle of its score?")
         if self._only is not None and self._columns.n_rows == 0 and self._seen_tags:
             seen = ", ".join(sorted(f"'{tag.decode('utf-8', 'replace')}'" for tag in self._seen_tags)[:5])
             raise self._source.error(f"no row has the tag '{self.tag}'; the file has {seen}")
@@ -92,7 +77,7 @@ class TrecReader:
         tokens = block.split()
         if not tokens:
             return
-        counts = _tokens_by_line(block)
+        counts = tokens_by_line(block)
         lines = np.flatnonzero(counts)
         layout = self._layout or self._find_layout(block, first_line + int(lines[0]))
         if (at := block.find(b"\0")) >= 0:
@@ -130,38 +115,48 @@ class TrecReader:
                 ranks=None if ranks is None else ranks[start:end],
             )
 
-    def _refuse_unclear(self, rows: _Rows, layout: _Layout, *, has_ranks: bool) -> None:
+    def _refuse_unclear(self, rows: _Rows, layout: Layout, *, has_ranks: bool) -> None:
         """Rows of less than six columns must all say in the same way what they hold."""
         has_fixed = layout.document == 2
         for line, token in zip(rows.lines.tolist(), rows.column(1), strict=True):
-            if (token.lower() == _FIXED) != has_fixed:
+            if (token.lower() == FIXED) != has_fixed:
                 raise self._source.error(
                     f"column 2 is {ascii(token)[1:]} here and not on other lines, so what the {layout.n_columns} "
-                    f"columns mean is unclear; {_EXPECTED}",
+                    f"columns mean is unclear; {EXPECTED}",
                     line,
                 )
+        seconds = rows.column(1)
+        if not has_fixed and len(seconds) > 1 and seconds[0].isdigit() and seconds.count(seconds[0]) == len(seconds):
+            self._refuse_iteration(layout, seconds[0], int(rows.lines[0]))
         if not has_fixed and not has_ranks:
             raise self._source.error(
                 f"column 3 holds something that is no rank, so what the {layout.n_columns} columns mean is unclear; "
-                f"{_EXPECTED}",
+                f"{EXPECTED}",
                 int(rows.lines[0]),
             )
 
-    def _find_layout(self, block: bytes, line: int) -> _Layout:
+    def _refuse_iteration(self, layout: Layout, second: bytes, line: int) -> None:
+        """A number that stands for Q0, as in judgements, would be taken for a document and the document for a rank."""
+        raise self._source.error(
+            f"column 2 is '{second.decode()}', which may be an iteration or a document, so what the "
+            f"{layout.n_columns} columns mean is unclear; {EXPECTED}",
+            line,
+        )
+
+    def _find_layout(self, block: bytes, line: int) -> Layout:
         fields = block.lstrip().split(b"\n", 1)[0].split()
-        n = len(fields)
-        if n not in _BY_COLUMNS:
-            raise self._source.error(_foreign(block.lstrip().split(b"\n", 1)[0], fields), line)
-        layout = _BY_COLUMNS[n]
-        if n < 6 and fields[1].lower() != _FIXED:
-            layout = _WITHOUT_FIXED[n]
-        if n < 6:
-            self.notes.append(f"{n} columns, read as: {layout.words}")
-        self._score(fields[layout.score], line, hint="; is this a header? remove the line")
+        layout = layout_of(fields)
+        if layout is None:
+            raise self._source.error(explain_foreign(block.lstrip().split(b"\n", 1)[0], fields), line)
+        if layout.document == 1 and layout.tag is not None and fields[1].isdigit() and is_number(fields[layout.tag]):
+            self._refuse_iteration(layout, fields[1], line)
+        if layout.n_columns < 6:
+            self.notes.append(f"{layout.n_columns} columns, read as: {layout.words}")
+        self._score(fields[layout.score], line, is_first=True)
         self._layout = layout
         return layout
 
-    def _column_error(self, layout: _Layout, found: int, line: int, block: bytes, at: int) -> Exception:
+    def _column_error(self, layout: Layout, found: int, line: int, block: bytes, at: int) -> Exception:
         text = block.split(b"\n")[at]
         is_last = at == block.count(b"\n") and not self._ends_whole
         if is_last and found < layout.n_columns:
@@ -204,7 +199,7 @@ class TrecReader:
             return pa.array(tokens, type=pa.binary()).cast(pa.string())
         except pa.ArrowInvalid as error:
             line, token = next(
-                ((line, token) for line, token in zip(rows.lines.tolist(), tokens, strict=True) if not _is_utf8(token)),
+                ((line, token) for line, token in zip(rows.lines.tolist(), tokens, strict=True) if not is_utf8(token)),
                 (int(rows.lines[0]), tokens[0]),
             )
             raise self._source.error(
@@ -219,21 +214,27 @@ class TrecReader:
         except pa.ArrowInvalid:
             return np.array([self._score(token, line) for token, line in zip(tokens, rows.lines.tolist(), strict=True)])
 
-    def _score(self, token: bytes, line: int, hint: str = "") -> float:
-        try:
-            if b"_" not in token:
-                return float(token)
-        except ValueError:
-            pass
+    def _score(self, token: bytes, line: int, *, is_first: bool = False) -> float:
+        if is_number(token):
+            return float(token)
+        hint = ""
+        if re.fullmatch(rb"[+-]?[0-9.]*,[0-9]+", token):
+            hint = "; write its decimal sign as a point"
+        elif is_first and any(map(str.isalpha, token.decode("utf-8", "replace"))):
+            hint = "; is this a header? remove the line"
         raise self._source.error(f"the score {ascii(token)[1:]} is no number{hint}", line)
 
     def _ranks(self, rows: _Rows) -> NDArray[np.int32] | None:
-        if rows.layout.rank is None or not self._ranks_are_read:
+        if rows.layout.rank is None or self._odd_rank is not None:
             return None
+        tokens = rows.column(rows.layout.rank)
         try:
-            parsed = pa.array(rows.column(rows.layout.rank), type=pa.binary()).cast(pa.string()).cast(pa.int32())
+            parsed = pa.array(tokens, type=pa.binary()).cast(pa.string()).cast(pa.int32())
         except pa.ArrowInvalid:
-            self._ranks_are_read = False
+            self._odd_rank = next(
+                ((line, rank) for line, rank in zip(rows.lines.tolist(), tokens, strict=True) if not is_rank(rank)),
+                (int(rows.lines[0]), tokens[0]),
+            )
             return None
         return np.array(parsed.to_numpy(zero_copy_only=False))
 
@@ -242,7 +243,7 @@ class TrecReader:
 class _Rows:
     """Rows of a block as tokens, and their line numbers."""
 
-    layout: _Layout
+    layout: Layout
     tokens: list[bytes]
     lines: NDArray[np.int64]
 
@@ -257,39 +258,6 @@ class _Rows:
         return _Rows(self.layout, tokens, self.lines[np.asarray(wanted, dtype=bool)])
 
 
-def _foreign(line: bytes, fields: Sequence[bytes]) -> str:
-    shown = b" ".join(fields)[:60].decode("utf-8", "replace")
-    if b"\r" in line.rstrip(b"\r"):
-        return "line ends are bare CR; convert them to LF"
-    if len(fields) == 3:
-        return f"3 columns hold no score ('{shown}'); {_EXPECTED}"
-    if fields[0].startswith((b"{", b"[")):
-        return f"JSON is no TREC run ('{shown}'); leave --format out"
-    if len(fields) == 1 and b"," in fields[0]:
-        return f"comma-separated values are not read ('{shown}'); {_EXPECTED}, or JSONL, JSON or Parquet"
-    return f"{_EXPECTED}, found {len(fields)} ('{shown}')"
-
-
-def _tokens_by_line(block: bytes) -> NDArray[np.int64]:
-    """Return the number of tokens of each line of ``block``."""
-    text = np.frombuffer(block, dtype=np.uint8)
-    is_space = _SPACES[text]
-    begins = ~is_space
-    begins[1:] &= is_space[:-1]
-    ends = np.flatnonzero(text == 10)
-    if not block.endswith(b"\n"):
-        ends = np.append(ends, len(text))
-    return np.diff(np.searchsorted(np.flatnonzero(begins), ends), prepend=0)
-
-
-def _is_utf8(token: bytes) -> bool:
-    try:
-        token.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _stretches(query_ids: pa.Array) -> list[tuple[str, int]]:
     """Return ``(query id, number of rows)`` for each stretch of rows of one query."""
     if len(query_ids) == 0:
@@ -300,10 +268,13 @@ def _stretches(query_ids: pa.Array) -> list[tuple[str, int]]:
 
 
 def note_short_last_query(counts: NDArray[np.int64], query_ids: Sequence[str]) -> str | None:
-    """Return a note when only the last query has fewer documents than the depth that all others share."""
-    if len(counts) < 3 or counts[-1] >= counts[0] or not (counts[:-1] == counts[0]).all() or counts[0] < 2:
+    """Return a note when only the last query has fewer documents than the depth that all others share.
+
+    Of two queries the first must be deep enough to look like a chosen depth.
+    """
+    fewest = _DEEP if len(counts) == 2 else 2
+    if len(counts) < 2 or counts[-1] >= counts[0] or not (counts[:-1] == counts[0]).all() or counts[0] < fewest:
         return None
-    return (
-        f"the last query '{query_ids[-1]}' has {counts[-1]} documents where all {len(counts) - 1} others have "
-        f"{counts[0]}: was the file cut?"
-    )
+    others = "the other has" if len(counts) == 2 else f"all {len(counts) - 1} others have"
+    documents = "1 document" if counts[-1] == 1 else f"{counts[-1]} documents"
+    return f"the last query '{query_ids[-1]}' has {documents} where {others} {counts[0]}: was the file cut?"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,6 +50,7 @@ def write_run(
     tag: str = "crumb_tasks",
     split: str = "test",
     subset: str = "default",
+    depth: int | None = None,
 ) -> None:
     """Write ``run`` to ``path``, which is replaced when all of it is written; ``.gz`` and ``.zst`` are compressed.
 
@@ -63,6 +65,7 @@ def write_run(
         tag: The system's name: the last column of TREC, the model's name in MTEB's predictions.
         split: The split in MTEB's predictions.
         subset: The subset in MTEB's predictions.
+        depth: How deep the search went, for MTEB's predictions, which keep it.
 
     Raises:
         RunError: The format cannot hold an id or a score; the message names the offender and a format that can.
@@ -72,16 +75,16 @@ def write_run(
     compression = _COMPRESSIONS.get(Path(path).suffix.lower())
     _refuse_what_cannot_be_written(run, kind, tag)
     with output(path) as handle:
-        if kind == "parquet":
-            _write_parquet(run, handle)
-            return
-        pieces = _pieces(run, kind, tag, split, subset)
-        if compression is None:
-            handle.writelines(pieces)
-            return
-        with pa.CompressedOutputStream(pa.PythonFile(_LeftOpen(handle), mode="w"), compression) as stream:
-            for piece in pieces:
-                stream.write(piece)
+        stream: Any = nullcontext(handle)
+        if compression is not None:
+            stream = pa.CompressedOutputStream(pa.PythonFile(_LeftOpen(handle), mode="w"), compression)
+        with stream as target:
+            if kind == "parquet":
+                _write_parquet(run, target)
+                return
+            meta = {"model_name": tag, "revision": None} | ({} if depth is None else {"depth": depth})
+            for piece in _pieces(run, kind, tag, meta, (subset, split)):
+                target.write(piece)
 
 
 def has_place_for_passages(format: Format) -> bool:  # noqa: A002
@@ -122,7 +125,7 @@ def _rankings(run: Run) -> Iterator[tuple[str, list[str], list[float], list[str]
         yield query_id, ids, run.scores[start:end].tolist(), passages
 
 
-def _pieces(run: Run, kind: Format, tag: str, split: str, subset: str) -> Iterator[bytes]:
+def _pieces(run: Run, kind: Format, tag: str, meta: Mapping[str, Any], part: tuple[str, str]) -> Iterator[bytes]:
     if kind == "trec":
         for query_id, ids, scores, _ in _rankings(run):
             rows = zip(ids, scores, strict=True)
@@ -135,8 +138,7 @@ def _pieces(run: Run, kind: Format, tag: str, split: str, subset: str) -> Iterat
         yield from _nested(run)
         yield b"\n"
     else:
-        meta = msgspec.json.encode({"model_name": tag, "revision": None})
-        yield b'{"mteb_model_meta": %b, %b: {%b: ' % (meta, msgspec.json.encode(subset), msgspec.json.encode(split))
+        yield b'{"mteb_model_meta": %b, %b: {%b: ' % tuple(map(msgspec.json.encode, (meta, *part)))
         yield from _nested(run)
         yield b"}}\n"
 
@@ -156,7 +158,7 @@ def _nested(run: Run) -> Iterator[bytes]:
     yield b"}"
 
 
-def _write_parquet(run: Run, handle: IO[bytes]) -> None:
+def _write_parquet(run: Run, handle: Any) -> None:
     import pyarrow.parquet as pq
 
     columns = {

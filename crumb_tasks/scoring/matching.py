@@ -18,7 +18,7 @@ from crumb_tasks.errors import DataError, RunError, UsageError
 from crumb_tasks.runs import Run
 from crumb_tasks.scoring.depth import is_complete, retrievable, without_excluded
 from crumb_tasks.scoring.result import Coverage
-from crumb_tasks.scoring.wording import examples, near_in_unicode, some
+from crumb_tasks.scoring.wording import examples, near_in_unicode, no_max_passage, some
 
 MaxPassage = Literal["auto", "on", "off"]
 
@@ -31,6 +31,7 @@ class Rules:
     relevant_from: int = 1
     all_zero: Literal["zero", "exclude"] = "zero"
     max_passage: bool = False
+    judges_passages: bool = False
     exclude_self: bool = False
     is_choice: bool = False
     mean_over: str = ""
@@ -45,6 +46,7 @@ class Rules:
             relevant_from=task.relevant_from,
             all_zero=task.all_zero,
             max_passage=task.max_passage,
+            judges_passages=bool(task.options.get("chunked")) and task.options.get("level") != "full_document",
             exclude_self=task.exclude_self,
             is_choice=task.kind == "choice",
             mean_over=task.mean_over,
@@ -187,10 +189,9 @@ def _apply_max_passage(
 
 def _refuse_max_passage(collection: Collection, rules: Rules, wanted: MaxPassage) -> None:
     name = rules.name or collection.name
-    if wanted == "on" and collection.parents is None:
-        raise UsageError(f"{name} has no passages to reduce: its corpus and its labels are of whole documents")
-    if wanted == "on" and rules.name and not rules.max_passage:
-        raise UsageError(f"{name} judges passages, not documents: MaxP would leave nothing that its labels know")
+    if wanted == "on" and (collection.parents is None or (rules.name and not rules.max_passage)):
+        judges_passages = rules.judges_passages or collection.parents is not None
+        raise UsageError(no_max_passage(name, judges_passages=judges_passages))
     if wanted == "auto" and rules.max_passage and collection.parents is None:
         raise DataError(
             f"{name} scores documents by their best passage, but its collection does not say whose passage is whose"

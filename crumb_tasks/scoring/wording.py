@@ -31,6 +31,12 @@ def near_in_unicode(ids: Iterable[str], known: Sequence[str] | pa.ChunkedArray) 
     )
 
 
+def no_max_passage(name: str, *, judges_passages: bool) -> str:
+    """Return why MaxP cannot be turned on."""
+    labels = "single passages" if judges_passages else "whole documents"
+    return f"{name} has labels of {labels}, so no passage can stand for its document; leave --max-passage on out"
+
+
 def examples(ids: Sequence[str], most: int = 3) -> str:
     """Return the first few of ``ids`` in quotes."""
     shown = ", ".join(f"'{own}'" for own in ids[:most])
