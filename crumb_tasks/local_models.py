@@ -41,7 +41,7 @@ class LocalModel:
         kind: What loads it.
         revision: Hash of its files, see `crumb_tasks.model_folders.folder_revision`; MTEB files results under it.
         n_parameters: Number of parameters, where known.
-        embed_dim: Dimensions of its embeddings, where known.
+        embed_dim: Dimensions of its embeddings, where known; several where they may be cut (Matryoshka).
         max_tokens: Length limit, where known.
         load: Further arguments of its constructor, such as ``{"trust_remote_code": true}``.
         stamp: `crumb_tasks.model_folders.folder_stamp` when ``revision`` was computed; empty where written by hand.
@@ -51,7 +51,7 @@ class LocalModel:
     kind: Kind
     revision: str
     n_parameters: int | None = None
-    embed_dim: int | None = None
+    embed_dim: int | list[int] | None = None
     max_tokens: int | None = None
     load: Mapping[str, Any] = field(default_factory=dict)
     stamp: str = ""

@@ -205,7 +205,7 @@ DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 def _packages_of(requirements: list[str]) -> set[str]:
     names = {re.split(r"[^\w.-]", requirement)[0].lower().replace("-", "_") for requirement in requirements}
     through_mteb = {"torch", "polars", "transformers", "sentence_transformers"}  # it hands out their objects
-    modules = {"pystemmer": {"Stemmer"}, "mteb": through_mteb}
+    modules = {"faiss_cpu": {"faiss"}, "pystemmer": {"Stemmer"}, "mteb": through_mteb}
     return names.union(*(modules.get(name, set()) for name in names))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crumb_tasks.cli._costs import add_cost_options, cost_meter, print_costs, refuse_cost_contradictions
+from crumb_tasks.cli._models import be_quiet, meta_of
 from crumb_tasks.cli._text import add_command, add_data_option, table
 from crumb_tasks.errors import UsageError
 
@@ -108,7 +109,7 @@ def _add_loading(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluate, and print the tables; 1 when a task failed."""
     _refuse_contradictions(args)
-    _be_quiet()
+    be_quiet()
     from crumb_tasks import register
     from crumb_tasks.plugin import is_disabled
     from crumb_tasks.running.cache import WholeFilesCache
@@ -120,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     tasks = find_tasks(args.tasks, args.benchmarks, args.eval_splits)
     cache = WholeFilesCache(args.output_folder)
     condition = _condition(args, cache)
-    meta = _meta(args)
+    meta = meta_of(args)
     plan = make_plan(
         tasks,
         meta.model_copy(update={"experiment_kwargs": condition.experiment or None}),
@@ -150,26 +151,6 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
     refuse_cost_contradictions(args)
 
 
-def _be_quiet() -> None:
-    """Leave the screen to this command: MTEB, datasets and transformers have bars and logs of their own."""
-    import logging
-    import os
-    import warnings
-
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TQDM_DISABLE", "1")
-    for name in ("mteb", "sentence_transformers", "transformers", "datasets", "bm25s"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module=r"(mteb|sentence_transformers|transformers|datasets)(\.|$)")
-    import datasets
-    from transformers.utils import logging as transformers_logging
-
-    datasets.disable_progress_bars()
-    quiet: Any = transformers_logging.disable_progress_bar  # it has no annotations
-    quiet()
-
-
 def _condition(args: argparse.Namespace, cache: WholeFilesCache) -> Condition:
     from crumb_tasks.models import Instructions, LoadOptions
     from crumb_tasks.models.loading import parse_prompts
@@ -186,26 +167,6 @@ def _condition(args: argparse.Namespace, cache: WholeFilesCache) -> Condition:
         depth=args.depth or 100,
         options=options,
     )
-
-
-def _meta(args: argparse.Namespace) -> ModelMeta:
-    from crumb_tasks.local_models import model_meta
-    from crumb_tasks.models.loading import find_meta
-    from crumb_tasks.running.directories import name_directory
-
-    folder = Path(args.model).expanduser()
-    if folder.is_dir():
-        if args.revision:
-            raise UsageError("--revision is for models on the Hub; a directory's revision is the hash of its weights")
-        name, local, message = name_directory(folder, args.name)
-        if message:
-            print(message, file=sys.stderr)
-        return model_meta(name, local)
-    if args.name:
-        raise UsageError(f"--name is for a model in a directory; {args.model} is none")
-    if args.model.startswith((".", "/", "~")):
-        raise UsageError(f"there is no directory {args.model}")
-    return find_meta(args.model, args.revision)
 
 
 def _evaluate(

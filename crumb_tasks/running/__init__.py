@@ -8,4 +8,6 @@
 - `progress`: how far it has got
 - `directories`: names for local models
 - `summary`: the tables at the end
+- `asking`, `costs`: what results cost
+- `points`, `sweeping`: what approximate search saves and loses
 """

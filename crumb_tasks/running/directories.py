@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -122,7 +123,19 @@ def _size(folder: Path) -> dict[str, Any]:
         length = json.loads(settings.read_text(encoding="utf-8")).get("max_seq_length")
         if isinstance(length, int):
             found["max_tokens"] = length
+    if dimensions := _matryoshka_dimensions(folder):
+        found["embed_dim"] = dimensions
     return found
+
+
+def _matryoshka_dimensions(folder: Path) -> list[int]:
+    """Return the dimensions that a model was trained to be cut to, from the card that sentence-transformers writes."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return []
+    text = card.read_text(encoding="utf-8", errors="replace")
+    found = re.search(r'"matryoshka_dims":\s*\[([\d,\s]+)\]', text)
+    return sorted({int(number) for number in re.findall(r"\d+", found[1])}) if found else []
 
 
 def _n_parameters(path: Path) -> int:

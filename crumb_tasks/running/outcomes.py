@@ -41,14 +41,14 @@ def values_per_query(unit: Unit, runs: Mapping[tuple[str, str], Run]) -> Iterato
         if isinstance(unit.task, CardTask):
             scores = unit.task.outcomes[split][1]
         else:
-            scores = score(run, _collection(unit.task, subset, split), measures=[measure])
+            scores = score(run, mteb_collection(unit.task, subset, split), measures=[measure])
         values = scores.per_query.get(measure)
         if values is not None:
             by_query = dict(zip(scores.query_ids, values.round(6).tolist(), strict=True))
             yield f"{subset}/{split}", {"measure": measure, "values": by_query}
 
 
-def _collection(task: Any, subset: str, split: str) -> Any:
+def mteb_collection(task: Any, subset: str, split: str) -> Any:
     """Return MTEB's own data of a split as a collection, for its values per query."""
     import pyarrow as pa
 

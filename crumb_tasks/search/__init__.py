@@ -12,6 +12,7 @@ The only package that multiplies matrices. One idea a module:
 - `embeddings`: embeddings on disk
 - `identity`: what decides a model's document embeddings, for their key
 - `resident`: a corpus' vectors in memory, to be searched for single queries
+- `compressed`, `approximate`: the same made smaller or faster at the price of exactness; `agreement`: how much of it
 
 Memory: O(queries x depth) for the rankings, plus one block of documents, plus ids, ranks and parents of the corpus
 (about 40 bytes a document). Neither texts nor embeddings of the corpus are ever held as a whole.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -103,9 +103,26 @@ def _is_cosine(model: Any, queries: Any, block: Any) -> bool:
 
 def _rows(vectors: Any, *, is_cosine: bool) -> Floats:
     rows = np.array(torch.as_tensor(vectors).detach().float().cpu().numpy(), dtype=np.float32)
-    if is_cosine:
-        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _LEAST)
+    return unit_rows(rows) if is_cosine else rows
+
+
+def unit_rows(rows: Floats) -> Floats:
+    """Bring ``rows`` to unit length, in place, and return them."""
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _LEAST)
     return rows
+
+
+class Index(Protocol):
+    """Finds the best documents of queries.
+
+    Attributes:
+        n_bytes: What is kept of the documents.
+    """
+
+    n_bytes: int
+
+    def search(self, queries: Floats, depth: int) -> Found:
+        """Return the best ``depth`` documents of each query."""
 
 
 class ExactIndex:
