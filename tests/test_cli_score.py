@@ -469,6 +469,43 @@ def test_what_mteb_wrote_has_the_live_values(command: Command, tmp_path: Path, *
         }
 
 
+def test_every_refusal_names_its_file(command: Command, write: Any) -> None:
+    """Of several runs the one that was meant is told, whatever is wrong with it."""
+    for data in (run_bytes.trec({"zz": {"d": 1.0}}), run_bytes.trec(passage_run(PLAIN, split="validation"))):
+        path = write("x", data)
+
+        code, _, err = command("score", path, "--task", PLAIN)
+
+        assert (code, err.startswith(f"crumb-tasks: {path}: ")) == (2, True)
+
+
+def test_standard_input_is_read_once(command: Command) -> None:
+    """Neither two runs nor a run and its judgements can be the same stream."""
+    for argv in (
+        ["score", "-", "-", "--task", PLAIN],
+        ["score", "-", "--qrels", "-"],
+        ["compare", "-", "x", "--qrels", "-"],
+    ):
+        code, out, err = command(*argv)
+
+        assert (code, out) == (2, "")
+        assert "standard input can be read once" in err
+
+
+def test_what_a_terminal_would_obey_is_escaped(command: Command, write: Any) -> None:
+    """Ids may hold control characters; messages and tables do not."""
+    path = write("x", json.dumps({"q\x1b[31m": {"d\x07": 1.0}, "q2": {"d": "high"}}).encode())
+    assert "\x1b" not in command("score", path, "--task", PLAIN)[2]
+    path = write("x", json.dumps({"q\x1b[31m": {"d\x07": 1.0}}).encode())
+    qrels = write("qrels", json.dumps({"q\x1b[31m": {"d": 1}, "z\x1b": {"d": 1}}).encode())
+
+    code, out, err = command("score", path, "--qrels", qrels, "--per-query", "--measures", "RR")
+
+    assert code == 0
+    assert "\x1b" not in out + err
+    assert "q\\x1b[31m" in out
+
+
 def test_repeated_passages_reduce_under_any_judgements(command: Command, write: Any) -> None:
     """With --qrels MaxP has only the run's own ids: a document twice is refused, and `on` keeps its best place."""
     path = write("x", b"q1 Q0 a 1 3 s\nq1 Q0 b 2 2 s\nq1 Q0 a 3 1 s\n")

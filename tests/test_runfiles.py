@@ -414,7 +414,7 @@ def test_forced_format_wins(write: Any) -> None:
     """--format reads as told, and says what is wrong with that."""
     with pytest.raises(RunFileError, match="JSON is no TREC run"):
         read_run(write(J), "trec")
-    with pytest.raises(RunFileError, match="'q1' stands 1 levels deep"):
+    with pytest.raises(RunFileError, match="'q1' stands 1 level deep"):
         read_run(write(b'{"q1":{"d":1}}'), "mteb")
     with pytest.raises(UsageError, match=r"no run format 'json_lines'.*did you mean 'jsonl'"):
         read_run(write(J), "json_lines")
@@ -794,6 +794,11 @@ BAD_QRELS = {
     "JSON flat": (b'{"q1":1}', 1, "holds no object"),
     "JSON true": (b'{"q1":{"d1":true}}', None, "grade True is no integer"),
     "JSON deep": (b'{"q1":' * 100_000, 1, "no JSON that holds judgements"),
+    "comma-separated": (b"query-id,corpus-id,score\nq1,d1,1\n", 1, "comma-separated values are not read"),
+    "JSON list": (b'[{"q1":{"d1":1}}]', 1, "the file is a JSON list"),
+    "bare CR": (b"q1 0 d1 1\rq2 0 d1 1\r", 1, "line ends are bare CR"),
+    "beyond": (b"q1 0 d1 99999999999999999999\n", 1, "is no integer between"),
+    "JSON query twice": (b'{"q1":{"d1":1},"q1":{"d2":1}}', 1, "the key 'q1' stands twice"),
     "header alone": (b"query-id\tcorpus-id\tscore\n", 2, "holds no judgement"),
 }
 

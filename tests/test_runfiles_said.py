@@ -12,9 +12,10 @@ import pytest
 import run_bytes
 from standin import ROOT, start
 
-from crumb_tasks.errors import RunFileError
-from crumb_tasks.runfiles import compression, read_run, read_run_file
+from crumb_tasks.errors import RunFileError, UsageError
+from crumb_tasks.runfiles import compression, read_run, read_run_file, write_run
 from crumb_tasks.runfiles.qrels import read_qrels
+from crumb_tasks.runs import Run
 
 
 @pytest.fixture
@@ -158,3 +159,37 @@ def test_two_queries_are_enough_to_see_a_cut(write: Any, counts: tuple[int, ...]
     run = {f"q{at}": {f"d{d}": float(-d) for d in range(count)} for at, count in enumerate(counts)}
 
     assert read_run_file(write(run_bytes.trec(run))).notes == ((words,) if words else ())
+
+
+def test_infinite_scores_are_said(write: Any) -> None:
+    """They order documents as trec_eval has it, and a number beyond the range of floats becomes one."""
+    found = read_run_file(write(b"q1 Q0 a 1 1e999 s\nq1 Q0 b 2 9 s\nq2 Q0 c 1 -inf s\n"))
+
+    words = "2 scores are infinite (first in query 'q1'): they order documents, and tie with each other"
+    assert words in found.notes
+
+
+def test_a_tag_chooses_in_trec_only(write: Any) -> None:
+    """An option that has no meaning for a format is not taken silently."""
+    found = read_run_file(write(run_bytes.jsonl(run_bytes.SMALL)), tag="sys")
+
+    assert "--tag chooses a system of a TREC file; this one is jsonl, and all of it was read" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("magic", "words"),
+    [(b"ARROW1\0\0", "an Arrow IPC file"), (b"\x93NUMPY\x01\0", "a NumPy array"), (b"\x89PNG\r\n\x1a\n", "a picture")],
+)
+def test_other_binary_files_are_called_by_name(write: Any, magic: bytes, words: str) -> None:
+    """Not every file that holds NUL bytes is a broken text."""
+    with pytest.raises(RunFileError, match=f"the file is {words}"):
+        read_run(write(magic + b"\0" * 99))
+
+
+@pytest.mark.parametrize("name", ["x.trec.bz2", "x.json.xz", "x.parquet.zip"])
+def test_a_compression_that_is_not_written_is_refused(tmp_path: Path, name: str) -> None:
+    """A file is what its name says, also where the format is named."""
+    for kind in ("auto", "trec"):
+        with pytest.raises(UsageError, match=r"files are not compressed as \.\w+; name it \.gz or \.zst"):
+            write_run(Run.from_dict(run_bytes.SMALL), tmp_path / name, kind)
+    assert not list(tmp_path.iterdir())

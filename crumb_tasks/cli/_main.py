@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from crumb_tasks import __version__
+from crumb_tasks.cli._text import visible
 from crumb_tasks.errors import CrumbTasksError, UsageError, did_you_mean
 
 _PACKAGE = "crumb_tasks.cli"
@@ -102,7 +103,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = visible(" ".join(str(error).split()))
     if isinstance(error, CrumbTasksError | OSError):
         return text
     return f"unexpected {type(error).__name__}: {text} (CRUMB_TASKS_DEBUG=1 shows where)"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from crumb_tasks.cards import TaskCard, find_aggregate, iter_tasks, read_cards
-from crumb_tasks.cli._text import add_data_option
+from crumb_tasks.cli._text import add_data_option, visible
 from crumb_tasks.collection import Collection
-from crumb_tasks.errors import RunError, UsageError, did_you_mean
+from crumb_tasks.errors import RunError, RunFileError, UsageError, did_you_mean
 from crumb_tasks.files import output, printable
 from crumb_tasks.runfiles import FORMATS, RunFile, read_run_file
 from crumb_tasks.runs import Run
@@ -140,6 +140,16 @@ def add_format_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tag", metavar="NAME", help="system to read from a TREC file that holds several")
 
 
+def refuse_shared_input(runs: Sequence[str], qrels: str | None) -> None:
+    """Refuse to read standard input twice.
+
+    Raises:
+        UsageError: More than one file is ``-``.
+    """
+    if [*runs, qrels].count("-") > 1:
+        raise UsageError("standard input can be read once; only one file may be -")
+
+
 def find_target(path: str, task: str | None, qrels: str | None) -> Target:
     """Return what the run ``path`` is scored on.
 
@@ -219,10 +229,13 @@ def score_file(path: str, args: argparse.Namespace, collections: Collections, me
     elif target.card is None and target.qrels is None and file.split is not None:
         split = split or file.split
     collection = collections.load(target, split)
-    _refuse_other_split(file.run, target, collection, collections)
     # with judgements alone the run's own ids are all there is to reduce
     max_passage: MaxPassage = "auto" if args.qrels is not None else args.max_passage
-    scores = score(file.run, collection, card, measures, max_passage=max_passage, depth=args.depth or file.depth)
+    try:
+        _refuse_other_split(file.run, target, collection, collections)
+        scores = score(file.run, collection, card, measures, max_passage=max_passage, depth=args.depth or file.depth)
+    except RunError as error:
+        raise RunFileError(path, None, str(error)) from error
     return Scored(file, target, collection, scores, (*notes, *file.notes, *collection.notes, *scores.notes))
 
 
@@ -259,7 +272,7 @@ def _overlap(run: Run, collection: Collection) -> int:
 def print_notes(path: str, notes: Iterable[str]) -> None:
     """Print notes on stderr."""
     for note in notes:
-        print(f"{printable(path)}: {note}", file=sys.stderr)
+        print(visible(f"{printable(path)}: {note}"), file=sys.stderr)
 
 
 def published_values(target: Target, names: Iterable[str]) -> list[dict[str, Any]]:

@@ -34,6 +34,11 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def visible(text: str) -> str:
+    """Return ``text`` on one line, whatever a file holds: what a terminal would obey is written as an escape."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
     """Return ``rows`` under ``head`` in aligned columns; with ``width`` the lines are cut to it."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]

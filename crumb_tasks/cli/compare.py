@@ -18,10 +18,11 @@ from crumb_tasks.cli._runs import (
     add_run_options,
     print_notes,
     query_texts,
+    refuse_shared_input,
     score_file,
     write_output,
 )
-from crumb_tasks.cli._text import add_command, paragraph, table
+from crumb_tasks.cli._text import add_command, paragraph, table, visible
 from crumb_tasks.comparison import Comparison, compare
 from crumb_tasks.errors import UsageError
 from crumb_tasks.files import refuse_folder
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if len(set(args.runs)) < max(len(args.runs), 2):
         raise UsageError("compare needs at least two different run files")
     refuse_folder(args.output)
+    refuse_shared_input(args.runs, args.qrels)
     refuse_folder(args.plot)
     collections = Collections(args.subset)
     measures = None if args.measure is None else [args.measure]
@@ -120,7 +122,7 @@ def _as_text(result: Scored, found: Sequence[Comparison], texts: dict[str, str])
         yield f"\nqueries that moved most from {comparison.first} to {comparison.second}"
         for moved in comparison.moved:
             values = f"{moved.first:.4f} to {moved.second:.4f} ({moved.difference:+.4f})"
-            yield f"  {moved.query_id}  {values}"
+            yield f"  {visible(moved.query_id)}  {values}"
             yield paragraph("", _short(texts.get(moved.query_id, "")), indent=4)
 
 
@@ -141,7 +143,7 @@ def _row(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     return line if len(line) <= _TEXT_LENGTH else f"{line[: _TEXT_LENGTH - 1]}…"
 
 

@@ -21,10 +21,11 @@ from crumb_tasks.cli._runs import (
     add_run_options,
     print_notes,
     published_values,
+    refuse_shared_input,
     score_file,
     write_output,
 )
-from crumb_tasks.cli._text import add_command, paragraph, table
+from crumb_tasks.cli._text import add_command, paragraph, table, visible
 from crumb_tasks.errors import RunError
 from crumb_tasks.files import refuse_folder
 
@@ -63,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Score all runs; one that cannot be read does not stop the others."""
     leave_pandas_out()
     refuse_folder(args.output)
+    refuse_shared_input(args.runs, args.qrels)
     collections = Collections(args.subset)
     measures = None if args.measures is None else [name for part in args.measures for name in _names(part)]
     scored: list[Scored] = []
@@ -73,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         except RunError as error:
             if len(args.runs) == 1:
                 raise
-            print(f"crumb-tasks: {error}", file=sys.stderr)
+            print(visible(f"crumb-tasks: {error}"), file=sys.stderr)
             code = RunError.exit_code
             continue
         print_notes(path, result.notes)
@@ -232,7 +234,7 @@ def _per_query_text(result: Scored) -> Iterator[str]:
     shown = [name for name in scores.per_query if name not in scores.flagged]
     columns = [scores.per_query[name].tolist() for name in shown]
     rows = [
-        (query_id, *(f"{value:.4f}" for value in values))
+        (visible(query_id), *(f"{value:.4f}" for value in values))
         for query_id, *values in zip(scores.query_ids, *columns, strict=True)
     ]
     yield result.name

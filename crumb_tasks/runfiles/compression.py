@@ -17,7 +17,7 @@ from typing import BinaryIO, Self
 
 import pyarrow as pa
 
-from crumb_tasks.errors import RunFileError
+from crumb_tasks.errors import RunFileError, UsageError
 
 FREE_BYTES = 256 * 2**20
 GROWTH_LIMIT = 200
@@ -50,6 +50,8 @@ class RunBytes:
         self._blocks: Iterator[bytes] = iter(())
 
     def __enter__(self) -> Self:
+        if not self.path:
+            raise UsageError("the name of a file is empty; name one, or - for standard input")
         try:
             self._handle = sys.stdin.buffer if self.path == "-" else Path(self.path).open("rb")
         except FileNotFoundError as error:

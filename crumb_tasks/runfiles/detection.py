@@ -16,6 +16,9 @@ _MAGIC = {
     b"SQLite format 3": "an SQLite database",
     b"\x89HDF": "HDF5",
     b"%PDF": "a PDF",
+    b"ARROW1": "an Arrow IPC file, not Parquet",
+    b"\x93NUMPY": "a NumPy array",
+    b"\x89PNG": "a picture",
 }
 _ITEMS = re.compile(rb'"items"\s*:\s*\[')
 _QUERY_OBJECT = re.compile(rb'\{\s*"query"\s*:\s*\{\s*"(id|content|token_ids|metadata)"\s*:')

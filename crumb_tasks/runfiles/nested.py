@@ -86,7 +86,9 @@ class NestedReader:
                 self._ranking(path, [], [], line)
         if self._depth == 3 and self._read_part is None:
             held = ", ".join(f"'{split}' of '{subset}'" for subset, split in self._parts) or "none"
-            self._text.fail(f"the predictions lack split '{self._wanted[1]}'; they have {held}")
+            names = zip(("subset", "split"), self._wanted, strict=True)
+            lacking = " and ".join(f"{what} '{name}'" for what, name in names if name is not None) or "any ranking"
+            self._text.fail(f"the predictions lack {lacking}; they have {held}")
 
     def _object(self, path: tuple[str, ...]) -> None:
         """Read members; the opening brace is consumed."""
@@ -156,8 +158,9 @@ class NestedReader:
             self._depth = len(path)
         if len(path) != self._depth:
             what = "of MTEB's predictions" if self._depth == 3 else "of a nested run"
+            levels = "1 level" if len(path) == 1 else f"{len(path)} levels"
             self._text.fail(
-                f"'{path[-1]}' stands {len(path)} levels deep, where queries {what} stand {self._depth} deep; {_WANTED}"
+                f"'{path[-1]}' stands {levels} deep, where queries {what} stand {self._depth} deep; {_WANTED}"
             )
         if self._depth == 3 and not self._is_wanted(path[:2]):
             return

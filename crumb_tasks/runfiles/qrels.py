@@ -19,6 +19,7 @@ _HEADER = {
     "grade": ("score", "relevance", "rel", "label", "grade", "relevance_label"),
 }
 _EXPECTED = "expected TREC qrels (query iteration document grade), tab-separated values with a header, or JSON"
+_HIGHEST = 2**31 - 1
 _Row = tuple[int | None, str, str, Any]
 
 
@@ -82,11 +83,12 @@ def _gather(source: RunBytes, rows: Iterator[_Row]) -> Qrels:
 def _grade(source: RunBytes, line: int | None, query_id: str, doc_id: str, value: Any) -> int:
     try:
         number = float(value)
-        if not isinstance(value, bool) and number == int(number) and "_" not in f"{value}":
+        if not isinstance(value, bool) and abs(number) <= _HIGHEST and number == int(number) and "_" not in f"{value}":
             return int(number)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise source.error(f"query '{query_id}', document '{doc_id}': grade {value!a} is no integer; correct it", line)
+    what = f"query '{query_id}', document '{doc_id}': grade {value!a}"
+    raise source.error(f"{what} is no integer between -{_HIGHEST} and {_HIGHEST}; correct it", line)
 
 
 def _text_rows(source: RunBytes) -> Iterator[_Row]:
@@ -128,8 +130,19 @@ def _find_columns(source: RunBytes, line: int, text: str, fields: list[str]) -> 
             f"the header '{text.strip()[:80]}' does not name one column for {lacking}; {_EXPECTED}", line
         )
     if len(text.split()) != 4:
-        raise source.error(f"found {len(text.split())} columns and no header; {_EXPECTED}", line)
+        raise source.error(_no_columns(text), line)
     return (0, 2, 3), False
+
+
+def _no_columns(text: str) -> str:
+    if "\r" in text.rstrip("\r\n"):
+        return "line ends are bare CR; convert them to LF"
+    n_columns = len(text.split())
+    if text.lstrip().startswith("["):
+        return f"the file is a JSON list; {_EXPECTED}"
+    if n_columns == 1 and "," in text:
+        return f"comma-separated values are not read; {_EXPECTED}"
+    return f"found {n_columns} column{'s' if n_columns != 1 else ''} and no header; {_EXPECTED}"
 
 
 def _json_rows(source: RunBytes) -> Iterator[_Row]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from crumb_tasks.runfiles.columns import Repeats, RunColumns
 from crumb_tasks.runfiles.compression import RunBytes
 from crumb_tasks.runfiles.detection import Format, check_format, detect
@@ -111,6 +113,8 @@ def read_run_file(
         if not len(run):
             raise source.error("the file holds no query; a run needs at least one")
         notes = [*reader.notes, *_notes(columns, run, is_trec=kind == "trec")]
+        if tag is not None and kind != "trec":
+            notes.append(f"--tag chooses a system of a TREC file; this one is {kind}, and all of it was read")
         return RunFile(run, source.path, kind, source.sha256, system, found_split, depth, tuple(notes))
 
 
@@ -119,6 +123,11 @@ def _notes(columns: RunColumns, run: Run, *, is_trec: bool) -> Sequence[str]:
     if columns.n_contradicting:
         queries = "1 query" if columns.n_contradicting == 1 else f"{columns.n_contradicting} queries"
         notes.append(f"ranks contradict scores in {queries}; ranks are ignored, scores decide, as in trec_eval")
+    if infinite := int(np.isinf(run.scores).sum()):
+        row = int(np.flatnonzero(np.isinf(run.scores))[0])
+        query_id = run.query_ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
+        scores = "1 score is" if infinite == 1 else f"{infinite} scores are"
+        notes.append(f"{scores} infinite (first in query '{query_id}'): they order documents, and tie with each other")
     if columns.n_repeated:
         notes.append(f"{columns.n_repeated} repeated documents dropped; each kept its best score")
     if columns.n_rejoined:

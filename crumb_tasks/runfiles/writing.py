@@ -26,6 +26,7 @@ _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
 }
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_NOT_WRITTEN = frozenset({".bz2", ".xz", ".lzma", ".zip", ".7z", ".lz4", ".br", ".z", ".tgz"})
 
 
 def format_by_name(path: Path | str) -> Format:
@@ -34,6 +35,7 @@ def format_by_name(path: Path | str) -> Format:
     Raises:
         UsageError: The name tells none.
     """
+    _refuse_compression(path)
     names = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in _COMPRESSIONS]
     if f"{path}".removesuffix(".gz").removesuffix(".zst").endswith("_predictions.json"):
         return "mteb"
@@ -71,6 +73,7 @@ def write_run(
         RunError: The format cannot hold an id or a score; the message names the offender and a format that can.
         UsageError: The name tells no format, or there is no such format, or the file cannot be written.
     """
+    _refuse_compression(path)
     kind = check_format(format) or format_by_name(path)
     compression = _COMPRESSIONS.get(Path(path).suffix.lower())
     _refuse_what_cannot_be_written(run, kind, tag)
@@ -85,6 +88,13 @@ def write_run(
             meta = {"model_name": tag, "revision": None} | ({} if depth is None else {"depth": depth})
             for piece in _pieces(run, kind, tag, meta, (subset, split)):
                 target.write(piece)
+
+
+def _refuse_compression(path: Path | str) -> None:
+    """Refuse a name that promises a compression which is not written."""
+    ending = Path(path).suffix.lower()
+    if ending in _NOT_WRITTEN:
+        raise UsageError(f"'{path}': files are not compressed as {ending}; name it {' or '.join(_COMPRESSIONS)}")
 
 
 def has_place_for_passages(format: Format) -> bool:  # noqa: A002
