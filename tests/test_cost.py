@@ -19,7 +19,6 @@ from crumb_tasks.cost import (
     AXES,
     QUANTITIES,
     Cost,
-    Meter,
     Price,
     Quantity,
     cost_path,
@@ -29,6 +28,7 @@ from crumb_tasks.cost import (
     unknown,
     write_cost,
 )
+from crumb_tasks.cost.meter import Meter
 from crumb_tasks.errors import UsageError
 from crumb_tasks.running.asking import Asked, spread_rows
 

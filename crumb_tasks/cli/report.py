@@ -79,7 +79,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the rankings."""
     from crumb_tasks.files import output
-    from crumb_tasks.report import RENDERERS, Content, evidence_of, rank, to_html, with_tests
+    from crumb_tasks.report import RENDERERS, Content, evidence_of, rank, read_costs, to_html, with_costs, with_tests
 
     suffix = ".md" if args.output is None else args.output.suffix.lower()
     if suffix not in (known := (_PAGE, *RENDERERS)):
@@ -101,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
         with_tests(ranking, evidence_of(backings.get(ranking.split, {}), ranking.aggregate.measure))
         for ranking in rankings
     ]
+    if args.results is not None:
+        rankings = [with_costs(ranking, read_costs(args.results, results, ranking.split)) for ranking in rankings]
     if suffix == _PAGE:
         chosen = _chosen(args.models, rankings)
         views, notes = _views(rankings, backings, collections, chosen, args.queries)

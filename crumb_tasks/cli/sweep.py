@@ -116,7 +116,7 @@ def _sweeps(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def _head_of(sweep: Sweep, task: str, meta: Any) -> dict[str, Any]:
     from crumb_tasks import __version__
-    from crumb_tasks.cost import MachineRecord
+    from crumb_tasks.cost.machine import MachineRecord
     from crumb_tasks.running.records import now
 
     return {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -219,3 +220,18 @@ def _entry(kind: Kind, quantity: Quantity) -> dict[str, Any]:
     if quantity.spread is not None:
         entry["spread"] = list(quantity.spread)
     return entry
+
+
+def machine_label(record: Mapping[str, Any]) -> str:
+    """Return what tells machines apart in a table; empty for a record that says nothing."""
+    if not record:
+        return ""
+    devices = ", ".join(record.get("devices") or ())
+    processors = f"{record.get('processors')} x {record.get('processor')}"
+    threads = f"{record.get('threads')} threads"
+    return "; ".join(part for part in (processors, devices, threads) if part)
+
+
+def median_and_spread(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """Return the median of ``values``, and the lowest and highest."""
+    return statistics.median(values), (min(values), max(values))

@@ -80,16 +80,6 @@ class MachineRecord:
         }
 
 
-def machine_label(record: dict[str, Any]) -> str:
-    """Return what tells machines apart in a table; empty for a record that says nothing."""
-    if not record:
-        return ""
-    devices = ", ".join(record.get("devices") or ())
-    processors = f"{record.get('processors')} x {record.get('processor')}"
-    threads = f"{record.get('threads')} threads"
-    return "; ".join(part for part in (processors, devices, threads) if part)
-
-
 def _processor() -> str:
     with contextlib.suppress(OSError):
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,8 +85,3 @@ class Meter:
         else:
             return
         self.counts_tokens = True
-
-
-def median_and_spread(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """Return the median of ``values``, and the lowest and highest."""
-    return statistics.median(values), (min(values), max(values))

@@ -7,6 +7,7 @@
 - `evidence`: runs and values per query behind the results, from `crumb-tasks run` and from run files
 - `apart`: intervals, and which systems cannot be told apart
 - `queries`: single queries, what was put on top and what the others found
+- `costs`, `cost_tables`: what results cost, and quality against each axis
 - `rendering`: a ranking as JSON, CSV or Markdown
 - `charts`, `page`: the same as one HTML page
 """
@@ -14,6 +15,7 @@
 from __future__ import annotations
 
 from crumb_tasks.report.apart import Evidence, QueryValues, with_tests
+from crumb_tasks.report.costs import read_costs, with_costs
 from crumb_tasks.report.evidence import Backing, Backings, ScoredRun, evidence_of, read_backings, with_runs
 from crumb_tasks.report.gain import Gain, instruction_gain
 from crumb_tasks.report.members import find_aggregate_of, ranked_benchmarks, tasks_of, tasks_with_subsets
@@ -46,11 +48,13 @@ __all__ = [
     "rank",
     "ranked_benchmarks",
     "read_backings",
+    "read_costs",
     "read_results",
     "tasks_of",
     "tasks_with_subsets",
     "to_html",
     "view_queries",
+    "with_costs",
     "with_runs",
     "with_tests",
 ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from crumb_tasks.errors import MissingExtraError
+from crumb_tasks.report.costs import front_label, fronts
 from crumb_tasks.report.ranking import Ranking
 from crumb_tasks.report.results import System
 
@@ -31,6 +32,10 @@ _WIDTH: Final = 4.0  # inches: at the width of a phone its text is as large as t
 _TIME: Final = (
     "Seconds as MTEB wrote them, all members together, encoding of the corpus included. Machines and batch sizes may "
     "differ from result to result. On the line nothing is both faster and better."
+)
+
+_FRONT: Final = (
+    "Mean over the members. On the line nothing is both cheaper and better; axes of cost are never added up."
 )
 
 _JUST_ABOVE_ONE: Final = 1.02
@@ -126,6 +131,15 @@ def _scatters(ranking: Ranking, marked: Sequence[System]) -> Iterator[Chart | No
         marked,
         diagonal=True,
     )
+    for front in fronts(ranking):
+        where = f" Measured on {front.machine}." if front.machine else ""
+        yield _against(
+            (f"Quality against {front.axis.title}", f"Paid {front.axis.recurs}.{where} {_FRONT}"),
+            (f"{front_label(front.axis)}, logarithmic", f"{measure}{mean}"),
+            list(front.points),
+            marked,
+            is_cost=True,
+        )
     yield _against(
         ("Quality against evaluation time", _TIME),
         ("seconds for all members, logarithmic", f"{measure}{mean}"),

@@ -24,9 +24,11 @@ from crumb_tasks.cards.wording import (
     source_text,
     zero_rule,
 )
+from crumb_tasks.cost import READING
 from crumb_tasks.errors import MissingExtraError
 from crumb_tasks.report.apart import MOST_TESTED
 from crumb_tasks.report.charts import Chart, draw_charts
+from crumb_tasks.report.cost_tables import cost_table
 from crumb_tasks.report.members import values_of
 from crumb_tasks.report.queries import TaskViews
 from crumb_tasks.report.ranking import Ranking, Row
@@ -143,6 +145,8 @@ def _section(ranking: Ranking, content: Content) -> dict[str, Any]:
         "best": {task: _best(ranking.rows, task) for task in ranking.members},
         "charts": charts,
         "marked": marked,
+        "costs": cost_table(ranking),
+        "reading": READING,
         "published": list(published_rows(ranking)),
         "published_sources": list(dict.fromkeys(value.source for value in ranking.published)),
         "published_tasks": _aggregate_first(ranking),

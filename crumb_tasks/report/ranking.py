@@ -10,11 +10,15 @@ from itertools import combinations
 from crumb_tasks.aggregates import aggregate_value, member_key, refusal
 from crumb_tasks.aggregators import reduce_nested
 from crumb_tasks.cards import AggregateCard, Published, Reduction, iter_tasks, read_cards
+from crumb_tasks.cost import Cost
 from crumb_tasks.errors import AggregateError, UsageError
 from crumb_tasks.measures import mteb_key, parse_measure
 from crumb_tasks.report.gain import Gain, instruction_gains
 from crumb_tasks.report.members import find_aggregate_of, tasks_of, values_of
 from crumb_tasks.report.results import Result, Results, System, Values
+
+Costs = Mapping[System, Mapping[str, Cost]]
+"""By system and task."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class Ranking:
         data_revisions: For each member how many results are on which revision of its data.
         results: For each system the results that its row is made of; those that may not enter are not among them.
         n_tested: How many systems the paired tests were made between.
+        costs: What the results cost, by system and task.
     """
 
     benchmark: str
@@ -107,6 +112,7 @@ class Ranking:
     data_revisions: Mapping[str, Mapping[str, int]]
     results: Mapping[System, Mapping[str, Result]] = field(default_factory=dict)
     n_tested: int = 0
+    costs: Costs = field(default_factory=dict)
 
     @property
     def value_name(self) -> str:

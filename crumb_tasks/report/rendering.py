@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from crumb_tasks import __version__
+from crumb_tasks.cost import READING
 from crumb_tasks.errors import UsageError
 from crumb_tasks.measures import mteb_key, parse_measure
+from crumb_tasks.report.cost_tables import cost_heading, cost_objects, cost_table, front_objects
+from crumb_tasks.report.costs import COLUMNS, cost_of, fronts
 from crumb_tasks.report.gain import Gain
 from crumb_tasks.report.ranking import Comparison, Ranking, Row
 from crumb_tasks.report.results import Skipped
@@ -82,6 +85,7 @@ def _ranking_object(ranking: Ranking) -> dict[str, Any]:
         "instruction_gains": [_gain_object(gain) for gain in ranking.gains],
         "published": list(published_rows(ranking)),
         "data_revisions": {task: dict(counts) for task, counts in ranking.data_revisions.items()},
+        **front_objects(ranking),
     }
 
 
@@ -94,6 +98,7 @@ def _row_object(ranking: Ranking, row: Row) -> dict[str, Any]:
         "groups": dict(row.value_by_group),
         "members": dict(row.value_by_member),
         **_tests(row),
+        **({"cost": cost_objects(ranking, row.system)} if row.system in ranking.costs else {}),
     }
 
 
@@ -121,6 +126,7 @@ def _flat(ranking: Ranking, row: Row) -> dict[str, Any]:
         **_beside(ranking, row),
         **{name: row.value_by_group.get(name) for name in groups},
         **row.value_by_member,
+        **({f"cost_{key}": cost_of(ranking, row.system, key).value for key in COLUMNS} if ranking.costs else {}),
     }
 
 
@@ -211,6 +217,7 @@ def _ranking_parts(ranking: Ranking) -> Iterator[str]:
     if mixed := sum(len(counts) > 1 for counts in ranking.data_revisions.values()):
         n_members = len(ranking.data_revisions)
         yield f"{mixed} of {n_members} members have results on several revisions of their data, as the JSON form lists."
+    yield from _costs(ranking)
     yield from _gains(ranking)
     yield from _published_part(ranking)
 
@@ -282,6 +289,27 @@ def _gains(ranking: Ranking) -> Iterator[str]:
         for gain in ranking.gains
     )
     yield _table(("Model", "With", "Without", "Gain"), rows)
+
+
+def _costs(ranking: Ranking) -> Iterator[str]:
+    table = cost_table(ranking)
+    if not table.rows:
+        return
+    yield "## Cost"
+    yield f"Mean over the members. {READING}"
+    rows = (
+        [_text(row.system.model), _text(row.system.condition), *row.cells, row.machines or "-", _text(row.source)]
+        for row in table.rows
+    )
+    yield _table(("Model", "Condition", *table.heads, "Machine", "Source"), rows)
+    if table.machines:
+        yield "\n".join(f"- Machine {number}: {_text(label)}" for number, label in enumerate(table.machines, 1))
+    if table.missing:
+        yield "\n".join(["Not known:", "", *(f"- {names}: {_text(why)}" for why, names in table.missing.items())])
+    for front in fronts(ranking):
+        names = ", ".join(_text(system.label) for system in front.systems)
+        cost = f"{front.axis.title} ({cost_heading(front.axis.headline)}{front.machine and ', '}{_text(front.machine)})"
+        yield f"Not beaten in both quality and {cost}: {names}."
 
 
 def _published_part(ranking: Ranking) -> Iterator[str]:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crumb_tasks.cost import Meter, Quantity, known, median_and_spread, unknown
+from crumb_tasks.cost import Quantity, known, median_and_spread, unknown
+from crumb_tasks.cost.meter import Meter
 from crumb_tasks.errors import CrumbTasksError
 from crumb_tasks.mteb_compat import encodes_while_searching
 from crumb_tasks.ranking import rank, with_known_candidates

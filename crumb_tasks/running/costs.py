@@ -18,8 +18,10 @@ import torch
 from mteb.abstasks import AbsTaskRetrieval
 from mteb.timing import TimingStack
 
-from crumb_tasks.cost import Cost, MachineRecord, Memory, Meter, Price, Quantity, known, read_cost, unknown, write_cost
+from crumb_tasks.cost import Cost, Price, Quantity, known, read_cost, unknown, write_cost
 from crumb_tasks.cost.energy import Energy
+from crumb_tasks.cost.machine import MachineRecord, Memory
+from crumb_tasks.cost.meter import Meter
 from crumb_tasks.request import QueryGroup, Request
 from crumb_tasks.running.asking import SEARCH_DEPTH, Asked, ask
 from crumb_tasks.running.plan import Plan, Unit

@@ -18,8 +18,8 @@ from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from numpy.typing import NDArray
 
-from crumb_tasks.cost import Memory, Quantity, known, median_and_spread, unknown
-from crumb_tasks.cost.machine import status_bytes
+from crumb_tasks.cost import Quantity, known, median_and_spread, unknown
+from crumb_tasks.cost.machine import Memory, status_bytes
 from crumb_tasks.errors import CrumbTasksError, UsageError
 from crumb_tasks.request import Request, reduced
 from crumb_tasks.running.asking import spread_rows
