@@ -256,7 +256,14 @@ def _member_value(card: AggregateCard, result: TaskResult, split: str, subsets: 
     if not all(subset in entry_by_subset for subset in subsets):
         return None
     try:
-        values = [value_below(entry_by_subset[subset], key) for subset in subsets]
+        values = {subset: value_below(entry_by_subset[subset], key) for subset in subsets}
     except KeyError as error:
         raise AggregateError(f"{card.name} has no value: the result of '{name}' does not have {key}") from error
-    return None if None in values else sum(map(float, values)) / len(values)
+    return mean_of_subsets(values, subsets)
+
+
+def mean_of_subsets(value_by_subset: Mapping[str, float | None], subsets: Sequence[str]) -> float | None:
+    """Return the mean over a task's subsets; ``None`` while one of them is missing."""
+    values = [value_by_subset.get(subset) for subset in subsets]
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -9,19 +9,31 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mteb.benchmarks.benchmark import Benchmark, BenchmarkAggregation, CustomGroup, CustomGrouping
 
-from crumb_tasks.aggregate_tasks import member_class, reduce_results
+from crumb_tasks.aggregate_tasks import mean_of_subsets, member_class, reduce_results
 from crumb_tasks.aggregates import aggregate_key, aggregate_value
-from crumb_tasks.cards import AggregateCard, BenchmarkCard
+from crumb_tasks.cards import AggregateCard, BenchmarkCard, Reduction
 from crumb_tasks.errors import AggregateError, CardError
-from crumb_tasks.mteb_compat import EXPERIMENT_COLUMN, experiment_of, with_experiments
+from crumb_tasks.mteb_compat import experiment_of
+from crumb_tasks.summary_tables import (
+    RANK_COLUMN,
+    beside_models,
+    is_numbered,
+    ranked,
+    ranks,
+    values_by_row,
+    with_names,
+    with_own_borda_ranks,
+)
 
 if TYPE_CHECKING:
+    import polars as pl
     from mteb.abstasks import AbsTask
     from mteb.results import BenchmarkResults, ModelResult, TaskResult
 
@@ -29,9 +41,6 @@ _logger = logging.getLogger("crumb_tasks")
 
 GROUPS, BESIDE = "Groups", "Beside"
 """Names of the groupings: what ranks or is read alone, and what qualifies it."""
-
-RANK_COLUMN = "Rank"
-"""The one name of a rank column that MTEB's tables and API both know."""
 
 
 def benchmark(
@@ -77,9 +86,25 @@ def benchmark(
         "display_name": card.display_name or None,
         "aggregations": (*((BenchmarkAggregation.MEAN_TASK,) if card.overall else ()), *groupings),
     }
-    if aggregate:
-        return CardBenchmark(**fields, aggregate=aggregate, column=card.column)
-    return Benchmark(**fields) if card.overall else ColumnsBenchmark(**fields)
+    ranking = aggregate or (_mean_of(card, tasks) if card.overall else None)
+    if ranking:
+        return CardBenchmark(**fields, aggregate=ranking, column=card.column)
+    return PlainBenchmark(**fields) if card.overall else ColumnsBenchmark(**fields)
+
+
+def _mean_of(card: BenchmarkCard, tasks: Sequence[AbsTask]) -> AggregateCard | None:
+    """Return the plain mean over a benchmark's tasks; ``None`` where they report by several measures or splits."""
+    keys = {task.metadata.main_score for task in tasks}
+    splits = {tuple(task.metadata.eval_splits) for task in tasks}
+    if len(keys) > 1 or len(splits) > 1 or card.slice_of:
+        return None
+    return AggregateCard(
+        name=re.sub(r"[^A-Za-z0-9.]", "", card.name),
+        description=card.description,
+        key=keys.pop(),
+        splits=splits.pop(),
+        reduction=Reduction(members=tuple(task.metadata.name for task in tasks)),
+    )
 
 
 def _slice(card: BenchmarkCard, others: Mapping[str, Benchmark]) -> list[AbsTask]:
@@ -90,7 +115,48 @@ def _slice(card: BenchmarkCard, others: Mapping[str, Benchmark]) -> list[AbsTask
 
 
 @dataclass
-class ColumnsBenchmark(Benchmark):
+class PlainBenchmark(Benchmark):
+    """MTEB's benchmark, whose tables name the condition beside the model where a column of text cannot be shown."""
+
+    def _create_summary_table(self, pl_df: pl.DataFrame) -> Any:
+        """Return MTEB's summary; where it cannot be what it should, MTEB's own and one log line."""
+        try:
+            return self._summary(pl_df)
+        except Exception as error:  # noqa: BLE001 -- the shape of MTEB's table is private and has changed three times
+            self._log(self._lacking, error)
+            return super()._create_summary_table(pl_df)
+
+    def _summary(self, pl_df: pl.DataFrame) -> Any:
+        table = super()._create_summary_table(with_names(pl_df))
+        if table.is_empty:
+            return table
+        df = self._ordered(with_own_borda_ranks(table.df, pl_df), pl_df)
+        return dataclasses.replace(table, df=beside_models(df) if is_numbered(pl_df) else df)
+
+    def _ordered(self, df: pl.DataFrame, pl_df: pl.DataFrame) -> pl.DataFrame:  # noqa: ARG002 -- for those that rank
+        return df
+
+    def _create_per_task_table(self, pl_df: pl.DataFrame, **options: Any) -> Any:
+        """Return MTEB's table of the tasks."""
+        make: Callable[..., Any] = super()._create_per_task_table
+        if not is_numbered(pl_df):
+            return make(pl_df, **options)
+        try:
+            return beside_models(make(with_names(pl_df)))
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._log("the names of conditions", error)
+            return make(pl_df, **options)
+
+    @property
+    def _lacking(self) -> str:
+        return "the names of conditions"
+
+    def _log(self, lacking: str, error: Exception) -> None:
+        _logger.warning("%s: MTEB's own table, without %s (%s: %s)", self.name, lacking, type(error).__name__, error)
+
+
+@dataclass
+class ColumnsBenchmark(PlainBenchmark):
     """A benchmark whose columns stand side by side: there is no mean over them, since their scales differ.
 
     A column has a value when all of its members have one, whatever other columns lack.
@@ -134,7 +200,7 @@ def _main_score(result: TaskResult) -> float | None:
 
 
 @dataclass
-class CardBenchmark(Benchmark):
+class CardBenchmark(PlainBenchmark):
     """A benchmark that is ranked by an aggregate's value.
 
     Attributes:
@@ -151,57 +217,34 @@ class CardBenchmark(Benchmark):
             raise AggregateError(f"{self.name} has no aggregate")
         return self.aggregate
 
-    def _create_summary_table(self, pl_df: Any) -> Any:
-        """Return MTEB's table with the aggregate's column, ranked by it; MTEB's own where that cannot be done."""
-        table = super()._create_summary_table(pl_df)
+    @property
+    def _lacking(self) -> str:
+        return self.column
+
+    def _summary(self, pl_df: pl.DataFrame) -> Any:
+        table = super()._summary(pl_df)
         if table.is_empty:
             return table
+        return dataclasses.replace(table, rank_col=RANK_COLUMN, primary_metric_col=self.column)
+
+    def _ordered(self, df: pl.DataFrame, pl_df: pl.DataFrame) -> pl.DataFrame:
+        return ranked(df, values_by_row(pl_df, self._value_of_scores), self.column)
+
+    def _value_of_scores(self, scores_by_task: Mapping[str, Mapping[tuple[str, str], float | None]]) -> float | None:
+        """Return the aggregate's value of main scores by task, split and subset; ``None`` where a member is missing."""
+        values: dict[str, float | None] = {}
+        for task in self.tasks:
+            name = task.metadata.name
+            if name in self._card.task_names:
+                split = self._card.split_of(name, self._card.splits[0])
+                of_split = {
+                    subset: score for (at, subset), score in scores_by_task.get(name, {}).items() if at == split
+                }
+                values[name] = mean_of_subsets(of_split, task.hf_subsets)
         try:
-            return self._ranked(table, pl_df)
-        except Exception as error:  # noqa: BLE001 -- the shape of MTEB's table is private and has changed three times
-            _logger.warning(
-                "%s: MTEB's own table, without %s (%s: %s)", self.name, self.column, type(error).__name__, error
-            )
-            return table
-
-    def _ranked(self, table: Any, pl_df: Any) -> Any:
-        import polars as pl
-
-        keys = ["Model", EXPERIMENT_COLUMN] if EXPERIMENT_COLUMN in table.df.columns else ["Model"]
-        values = self._values_of_frame(pl_df)
-        rows = table.df.select(keys).rows()
-        column = [values.get((row[0], row[1] if len(row) > 1 else "")) for row in rows]
-        df = table.df.with_columns(pl.Series(self.column, column, dtype=pl.Float64))
-        df = df.sort([self.column, "Model"], descending=[True, False], nulls_last=True)
-        ranks = _ranks(df[self.column].to_list())
-        df = df.with_columns(pl.Series(RANK_COLUMN, ranks, dtype=pl.Int64))
-        hidden = {RANK_COLUMN, "Model", self.column}
-        if EXPERIMENT_COLUMN in df.columns and not any(df[EXPERIMENT_COLUMN].to_list()):
-            hidden.add(EXPERIMENT_COLUMN)  # MTEB's styler rounds this column of strings
-        others = [name for name in df.columns if name not in hidden and name != "Rank (Borda)"]
-        at = others.index("Mean (Task)") if "Mean (Task)" in others else len(others)
-        trailing = ["Rank (Borda)"] if "Rank (Borda)" in df.columns else []
-        ordered = [RANK_COLUMN, "Model", *others[:at], self.column, *others[at:], *trailing]
-        return dataclasses.replace(table, df=df.select(ordered), rank_col=RANK_COLUMN, primary_metric_col=self.column)
-
-    def _values_of_frame(self, pl_df: Any) -> dict[tuple[str, str], float | None]:
-        """Return the aggregate's value by model and experiment; ``None`` where a member is missing."""
-        by_model: dict[tuple[str, str], dict[str, list[float | None]]] = {}
-        frame = with_experiments(pl_df).select("model_name", EXPERIMENT_COLUMN, "task_name", "score")
-        for model, experiment, task, score in frame.iter_rows():
-            by_model.setdefault((model, experiment or ""), {}).setdefault(task, []).append(score)
-        values: dict[tuple[str, str], float | None] = {}
-        for model, scores_by_task in by_model.items():
-            single = {
-                task: scores[0] if len(scores) == 1 else None
-                for task, scores in scores_by_task.items()
-                if task in self._card.task_names
-            }
-            try:
-                values[model] = aggregate_value(self._card, single).value
-            except AggregateError:
-                values[model] = None
-        return values
+            return aggregate_value(self._card, values).value
+        except AggregateError:
+            return None
 
     def get_score(self, results: BenchmarkResults, *, raise_error: bool = False) -> dict[str, dict[str, float | None]]:
         """Return for each model and experiment the aggregate's value, its groups', MTEB's task mean, and the rank.
@@ -222,8 +265,8 @@ class CardBenchmark(Benchmark):
                     raise
                 _logger.warning("%s: %s", experiment_of(model_result), error)
                 scores[experiment_of(model_result)] = {_key(self.column): None}
-        ranks = _ranks([entry[_key(self.column)] for entry in scores.values()])
-        for entry, rank in zip(scores.values(), ranks, strict=True):
+        found = ranks([entry[_key(self.column)] for entry in scores.values()])
+        for entry, rank in zip(scores.values(), found, strict=True):
             entry[RANK_COLUMN] = None if entry[_key(self.column)] is None else rank
         return scores
 
@@ -242,9 +285,3 @@ class CardBenchmark(Benchmark):
 def _key(column: str) -> str:
     """Return a column's name as MTEB's ``get_score`` writes such names, without the space."""
     return column.replace(" (", "(")
-
-
-def _ranks(values: Sequence[float | None]) -> list[int]:
-    """Return the rank of each value, 1 for the highest; equal values share one, missing ones come last."""
-    order = [-math.inf if value is None else value for value in values]
-    return [1 + sum(other > value for other in order) for value in order]

@@ -16,6 +16,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -234,9 +235,11 @@ def names_that_moved() -> Mapping[str, str]:
         "mteb.benchmarks.get_benchmark": ("_build_registry", "_build_aliases_registry"),
         "mteb.benchmarks.benchmark": ("_get_benchmarks_on_leaderboard",),
         MENU_MODULE: ("MenuEntry", *MENU_LISTS),
-        "mteb.benchmarks._create_table": ("_create_summary_table",),
+        "mteb.benchmarks._create_table": ("_create_summary_table", "_ensure_experiment_id", "_borda_rank_from_long"),
         "mteb.models.model_implementations": ("MODEL_REGISTRY",),
         "mteb._evaluators.retrieval_metrics": ("nauc",),
+        "mteb.cache": ("ResultCache._get_model_name_and_revision_from_path",),
+        "mteb.results": ("BenchmarkResults._to_results_df",),
     }
     gone: dict[str, str] = {}
     for module_name, names in expected.items():
@@ -246,8 +249,17 @@ def names_that_moved() -> Mapping[str, str]:
         except ImportError:
             gone[module_name] = module_name
             continue
-        gone.update({name: module_name for name in names if not hasattr(module, name)})
+        gone.update({name: module_name for name in names if not _has(module, name)})
     return gone
+
+
+def _has(module: ModuleType, dotted: str) -> bool:
+    found: Any = module
+    for name in dotted.split("."):
+        if not hasattr(found, name):
+            return False
+        found = getattr(found, name)
+    return True
 
 
 def with_experiments(frame: Any) -> Any:
@@ -255,3 +267,83 @@ def with_experiments(frame: Any) -> Any:
     from mteb.benchmarks._create_table import _ensure_experiment_id
 
     return _ensure_experiment_id(frame)
+
+
+def borda_ranks(frame: Any, n_rows: int) -> dict[tuple[str, str], int]:
+    """Return MTEB's Borda rank of each model and experiment.
+
+    Args:
+        frame: MTEB's long frame of results with the names of experiments, see `with_experiments`.
+        n_rows: How many models and experiments have a score.
+    """
+    import polars as pl
+    from mteb.benchmarks._create_table import _borda_rank_from_long
+
+    key = pl.struct(pl.col("model_name").cast(pl.String), EXPERIMENT_COLUMN)
+    of_rows = _borda_rank_from_long(frame.with_columns(key.alias("row")), model_col="row", n_models=n_rows)
+    return {(row["model_name"], row[EXPERIMENT_COLUMN]): rank for row, rank in of_rows.iter_rows()}
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose results a folder of MTEB's cache holds.
+
+    Attributes:
+        model: The model's name.
+        revision: Its revision.
+        experiment: The experiment's name, ``None`` for MTEB's own setting.
+        meta: The model's metadata, where there are any.
+    """
+
+    model: str
+    revision: str
+    experiment: str | None
+    meta: Any
+
+
+def owner_of_results(folder: Path) -> Owner | None:
+    """Return whose results lie in ``folder``; ``None`` for an experiment that says nothing about itself."""
+    from mteb.cache import ResultCache
+
+    found = ResultCache._get_model_name_and_revision_from_path(folder)
+    return None if found is None else Owner(*found)
+
+
+def results_frame(results: Any) -> Any:
+    """Return MTEB's long frame of results, a row for each score, with one revision of each model."""
+    return results._to_results_df()
+
+
+@dataclass(frozen=True)
+class ApiFiles:
+    """How the files are called that MTEB's API reads at its start, and what their manifest must say.
+
+    Attributes:
+        repository: The repository whose results they stand for.
+        version: Of the layout.
+        manifest: Name of the file without which the others are not read.
+        all_scores: Name of the file with the scores of all tasks.
+    """
+
+    repository: str
+    version: int
+    manifest: str
+    all_scores: str
+
+
+def api_files() -> ApiFiles | None:
+    """Return the API's files; ``None`` where what MTEB's API needs is not installed."""
+    try:
+        from mteb.api.frames import _CACHE_SCHEMA_VERSION, _MANIFEST_FILE, _UNIFIED_FILE
+        from mteb.api.settings import Settings
+    except ImportError:
+        return None
+    repository = str(Settings.model_fields["cache_repo"].default)
+    return ApiFiles(repository, _CACHE_SCHEMA_VERSION, _MANIFEST_FILE, _UNIFIED_FILE)
+
+
+def single_scores(frame: Any) -> Any:
+    """Return the frame of `ApiFiles.all_scores`: each model's highest score of each task, split and subset."""
+    from mteb.api.frames import _dedupe_unified
+
+    return _dedupe_unified(frame)

@@ -39,6 +39,10 @@ PREFIX = "_crumb_tasks__"
 """Before the names under which our classes stand in MTEB's modules."""
 
 MENU_NAME = "Complex retrieval"
+LOCAL_MENU_NAME = "Complex retrieval, not public"
+
+MENU_VARIABLE = "CRUMB_TASKS_MENU"
+"""Environment variable: ``all`` puts samples and benchmarks on data of the user's own into the menus, too."""
 
 _logger = logging.getLogger("crumb_tasks")
 
@@ -187,21 +191,36 @@ def _own_benchmarks(module: ModuleType) -> dict[str, Benchmark]:
 
 
 def inject_menu(module: ModuleType) -> None:
-    """Append an entry with our public benchmarks to the menus, in place: MTEB's leaderboard holds the very lists."""
+    """Append an entry with our public benchmarks to the menus, in place: MTEB's leaderboard holds the very lists.
+
+    With `MENU_VARIABLE` there is a second entry with those that are not public.
+    """
     if is_disabled():
         return
     check_version()
     import mteb.benchmarks.benchmarks
 
+    own = _own_benchmarks(mteb.benchmarks.benchmarks)
     public = {entry.name for card in cards_one_by_one() for entry in card.benchmarks if entry.public}
-    benchmarks = [value for name, value in _own_benchmarks(mteb.benchmarks.benchmarks).items() if name in public]
+    _add_to_menus(
+        module, MENU_NAME, "Queries with several requirements at once", [own[name] for name in own if name in public]
+    )
+    if os.environ.get(MENU_VARIABLE) == "all":
+        _add_to_menus(
+            module,
+            LOCAL_MENU_NAME,
+            "Samples, whose numbers stand beside no others, and what needs data of your own",
+            [own[name] for name in own if name not in public],
+        )
+
+
+def _add_to_menus(module: ModuleType, name: str, description: str, benchmarks: list[Benchmark]) -> None:
     if not benchmarks:
         return
-    description = "Queries with several requirements at once"
-    for name in MENU_LISTS:
-        menu = getattr(module, name)
-        if not any(getattr(entry, "name", None) == MENU_NAME for entry in menu):
-            menu.append(menu_entry(module, MENU_NAME, description, benchmarks))
+    for menu_name in MENU_LISTS:
+        menu = getattr(module, menu_name)
+        if not any(getattr(entry, "name", None) == name for entry in menu):
+            menu.append(menu_entry(module, name, description, benchmarks))
 
 
 def inject_models(module: ModuleType) -> None:

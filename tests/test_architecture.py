@@ -49,6 +49,7 @@ FLOORS = {
         "mteb_scores",
         "tasks",
         "aggregate_tasks",
+        "summary_tables",
         "benchmarks",
         "plugin",
         "diagnosis",

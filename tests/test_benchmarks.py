@@ -384,7 +384,7 @@ def test_table_that_changed_its_shape_is_mtebs_own(
     """What cannot be added is left out with one line; the leaderboard goes on."""
     results = results_of([(BM25, {"MemberA": 0.2, "MemberB": 0.2})])
     theirs = table_of(results, Benchmark("MiniBench", bench().tasks, aggregations=bench().aggregations))
-    monkeypatch.setattr(CardBenchmark, "_values_of_frame", lambda *_: {}["Model"])
+    monkeypatch.setattr(CardBenchmark, "_value_of_scores", lambda *_: {}["Model"])
 
     with caplog.at_level(logging.WARNING):
         assert table_of(results) == theirs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crumb_tasks.cards import AggregateCard, Reduction, TaskCard, find_benchmark, iter_tasks, read_cards
+from crumb_tasks.cards import AggregateCard, BenchmarkCard, Reduction, TaskCard, find_benchmark, iter_tasks, read_cards
 from crumb_tasks.errors import UsageError, did_you_mean
 from crumb_tasks.report.results import Result, Values
 
@@ -17,18 +17,19 @@ def find_aggregate_of(name: str) -> AggregateCard:
     """
     aggregates = {aggregate.name: aggregate for card in read_cards() for aggregate in card.aggregates}
     benchmark = find_benchmark(name)
-    if benchmark is None:
-        if name in aggregates:
-            return aggregates[name]
-        if (task := next((task for task in iter_tasks() if task.name == name), None)) is not None:
-            return _aggregate_of_one(task)
-        known = [*ranked_benchmarks(), *aggregates]
-        raise UsageError(
-            f"no benchmark or aggregate '{name}'{did_you_mean(name, known)} (there are {', '.join(known)})"
-        )
-    if benchmark.aggregate is None:
+    ranking = name if benchmark is None else benchmark.aggregate or _only_task(benchmark)
+    if ranking in aggregates:
+        return aggregates[ranking]
+    if (task := next((task for task in iter_tasks() if task.name == ranking), None)) is not None:
+        return _aggregate_of_one(task)
+    if benchmark is not None:
         raise UsageError(f"'{name}' has no aggregate that could rank it; ask for one of its tasks' aggregates")
-    return aggregates[benchmark.aggregate]
+    known = [*ranked_benchmarks(), *aggregates]
+    raise UsageError(f"no benchmark or aggregate '{name}'{did_you_mean(name, known)} (there are {', '.join(known)})")
+
+
+def _only_task(benchmark: BenchmarkCard) -> str:
+    return benchmark.tasks[0] if len(benchmark.tasks) == 1 else ""
 
 
 def _aggregate_of_one(task: TaskCard) -> AggregateCard:
@@ -52,12 +53,14 @@ def _aggregate_of_one(task: TaskCard) -> AggregateCard:
 
 
 def ranked_benchmarks(split: str | None = None) -> list[str]:
-    """Return the names of all benchmarks that an aggregate ranks, on ``split`` where one is named."""
+    """Return the names of all benchmarks that an aggregate or their one task ranks, on ``split`` where one is named."""
+    own = {task.name for task in iter_tasks()}
     return [
         benchmark.name
         for card in read_cards()
         for benchmark in card.benchmarks
-        if benchmark.aggregate is not None and (split is None or split in find_aggregate_of(benchmark.name).splits)
+        if (benchmark.aggregate is not None or _only_task(benchmark) in own)
+        and (split is None or split in find_aggregate_of(benchmark.name).splits)
     ]
 
 

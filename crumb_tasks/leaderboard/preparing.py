@@ -1,0 +1,110 @@
+"""The files in ``leaderboard/`` of a cache: one for MTEB's leaderboard, one for each benchmark for its API."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+from mteb.cache import ResultCache
+
+from crumb_tasks.errors import DataError
+from crumb_tasks.leaderboard.frames import complete_frame, frames_of_benchmarks, numbered, without_experiments
+from crumb_tasks.leaderboard.reading import read_local_results
+from crumb_tasks.mteb_compat import EXPERIMENT_COLUMN, ApiFiles, api_files, single_scores
+from crumb_tasks.plugin import registered
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_MARK = "written_by"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What stands in the files.
+
+    Attributes:
+        folder: Where they are.
+        rows_by_benchmark: For each benchmark of this package with results how many rows it has, a row being a model
+            under a condition.
+        others: Names of MTEB's own benchmarks that have results, as far as its leaderboard knows.
+        has_api: Whether the API's files were written, too; without the extra ``leaderboard`` they are not.
+        left_out: Results that are not in the files, one line each.
+    """
+
+    folder: Path
+    rows_by_benchmark: Mapping[str, int]
+    others: tuple[str, ...]
+    has_api: bool
+    left_out: tuple[str, ...]
+
+
+def prepare(root: Path) -> Prepared:
+    """Write the files that MTEB's leaderboard and API read, from the results in the cache ``root`` alone.
+
+    Args:
+        root: MTEB's cache.
+
+    Raises:
+        DataError: Nothing can be shown, or the files that are there are MTEB's own.
+    """
+    target = ResultCache(root).leaderboard_parquet_path
+    files = api_files()
+    _refuse_files_of_mteb(target, files)
+    local = read_local_results(root)
+    frame = complete_frame(local.results)
+    of_benchmarks = {name: of for name, of in frames_of_benchmarks(frame).items() if _n_rows(of)}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".crumb_tasks-") as scratch:
+        if files is not None:
+            _write_api_files(Path(scratch), target, files, of_benchmarks, single_scores(without_experiments(frame)))
+        part = Path(scratch) / target.name
+        numbered(frame).write_parquet(part)
+        part.replace(target)
+    return Prepared(
+        folder=target.parent,
+        rows_by_benchmark={name: _n_rows(of) for name, of in of_benchmarks.items() if name in registered.benchmarks},
+        others=tuple(name for name in of_benchmarks if name not in registered.benchmarks),
+        has_api=files is not None,
+        left_out=local.left_out,
+    )
+
+
+def _n_rows(frame: pl.DataFrame) -> int:
+    scored = numbered(frame.drop_nulls("score"))
+    return scored.select("model_name", EXPERIMENT_COLUMN).n_unique()
+
+
+def _refuse_files_of_mteb(target: Path, files: ApiFiles | None) -> None:
+    """Leave alone what MTEB wrote: it may hold the results of everybody else, which took an hour to fetch."""
+    if target.exists() and EXPERIMENT_COLUMN not in pq.read_schema(target).names:
+        raise DataError(f"{target} was written by MTEB; move it away if these results shall be shown instead")
+    manifest = target.parent / (files.manifest if files is not None else "")
+    if manifest.is_file() and _MARK not in manifest.read_text(encoding="utf-8"):
+        raise DataError(f"{manifest} was written by MTEB's API; move its folder away if these results shall be shown")
+
+
+def _write_api_files(
+    scratch: Path, target: Path, files: ApiFiles, of_benchmarks: Mapping[str, pl.DataFrame], scores: pl.DataFrame
+) -> None:
+    """Write what MTEB's API reads: it takes the files only with the manifest, which goes first and comes last."""
+    frames = {f"{quote(name, safe='')}.parquet": frame for name, frame in of_benchmarks.items()}
+    frames[files.all_scores] = scores
+    for name, frame in frames.items():
+        frame.write_parquet(scratch / name)
+    manifest = {"repo_id": files.repository, "sha": None, "schema_version": files.version, _MARK: "crumb_tasks"}
+    (scratch / files.manifest).write_text(json.dumps(manifest), encoding="utf-8")
+    folder = target.parent
+    (folder / files.manifest).unlink(missing_ok=True)
+    for old in folder.glob("*.parquet"):
+        if old != target:
+            old.unlink()
+    for name in (*frames, files.manifest):
+        shutil.move(scratch / name, folder / name)
