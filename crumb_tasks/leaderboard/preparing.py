@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ import pyarrow.parquet as pq
 from mteb.cache import ResultCache
 
 from crumb_tasks.errors import DataError
+from crumb_tasks.files import written_whole
 from crumb_tasks.leaderboard.frames import complete_frame, frames_of_benchmarks, numbered, without_experiments
 from crumb_tasks.leaderboard.reading import read_local_results
 from crumb_tasks.mteb_compat import EXPERIMENT_COLUMN, ApiFiles, api_files, single_scores
@@ -61,13 +60,9 @@ def prepare(root: Path) -> Prepared:
     local = read_local_results(root)
     frame = complete_frame(local.results)
     of_benchmarks = {name: of for name, of in frames_of_benchmarks(frame).items() if _n_rows(of)}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".crumb_tasks-") as scratch:
-        if files is not None:
-            _write_api_files(Path(scratch), target, files, of_benchmarks, single_scores(without_experiments(frame)))
-        part = Path(scratch) / target.name
-        numbered(frame).write_parquet(part)
-        part.replace(target)
+    if files is not None:
+        _write_api_files(target, files, of_benchmarks, single_scores(without_experiments(frame)))
+    _write(numbered(frame), target)
     return Prepared(
         folder=target.parent,
         rows_by_benchmark={name: _n_rows(of) for name, of in of_benchmarks.items() if name in registered.benchmarks},
@@ -92,19 +87,22 @@ def _refuse_files_of_mteb(target: Path, files: ApiFiles | None) -> None:
 
 
 def _write_api_files(
-    scratch: Path, target: Path, files: ApiFiles, of_benchmarks: Mapping[str, pl.DataFrame], scores: pl.DataFrame
+    target: Path, files: ApiFiles, of_benchmarks: Mapping[str, pl.DataFrame], scores: pl.DataFrame
 ) -> None:
     """Write what MTEB's API reads: it takes the files only with the manifest, which goes first and comes last."""
-    frames = {f"{quote(name, safe='')}.parquet": frame for name, frame in of_benchmarks.items()}
-    frames[files.all_scores] = scores
-    for name, frame in frames.items():
-        frame.write_parquet(scratch / name)
-    manifest = {"repo_id": files.repository, "sha": None, "schema_version": files.version, _MARK: "crumb_tasks"}
-    (scratch / files.manifest).write_text(json.dumps(manifest), encoding="utf-8")
     folder = target.parent
     (folder / files.manifest).unlink(missing_ok=True)
     for old in folder.glob("*.parquet"):
         if old != target:
             old.unlink()
-    for name in (*frames, files.manifest):
-        shutil.move(scratch / name, folder / name)
+    for name, frame in of_benchmarks.items():
+        _write(frame, folder / f"{quote(name, safe='')}.parquet")
+    _write(scores, folder / files.all_scores)
+    manifest = {"repo_id": files.repository, "sha": None, "schema_version": files.version, _MARK: "crumb_tasks"}
+    with written_whole(folder / files.manifest) as file:
+        file.write(json.dumps(manifest).encode("utf-8"))
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    with written_whole(path) as file:
+        frame.write_parquet(file)
