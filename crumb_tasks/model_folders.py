@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from crumb_tasks.errors import UsageError
 
@@ -27,7 +28,7 @@ def folder_kind(folder: Path) -> Kind:
         raise UsageError(f"{folder} holds no model: there is neither config.json nor modules.json")
     if (folder / "modules.json").is_file():
         return _kind_of_modules(folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = read_settings(folder / "config.json")
     if config.get("model_type") == "model2vec" or "embedding_dtype" in config:  # the latter without distillation
         return "model2vec"
     if any("SequenceClassification" in name for name in config.get("architectures") or ()):
@@ -42,7 +43,7 @@ def _kind_of_modules(folder: Path) -> Kind:
         UsageError: Something whose models are not supported from a directory.
     """
     settings = folder / "config_sentence_transformers.json"
-    saved_by = json.loads(settings.read_text(encoding="utf-8")).get("model_type") if settings.is_file() else None
+    saved_by = read_settings(settings).get("model_type") if settings.is_file() else None
     if saved_by in {None, "SentenceTransformer"}:
         return "sentence-transformers"
     if saved_by == "CrossEncoder":
@@ -50,6 +51,38 @@ def _kind_of_modules(folder: Path) -> Kind:
     raise UsageError(
         f"{folder} holds a {saved_by}; a directory may hold a SentenceTransformer, a CrossEncoder or a model2vec model"
     )
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return what a settings file of a model holds.
+
+    Raises:
+        UsageError: It is no JSON object.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); the model is broken or not all there") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} holds no JSON object; the model is broken")
+    return found
+
+
+def n_parameters(weights: Path) -> int:
+    """Return the number of elements of a safetensors file, from its header.
+
+    Raises:
+        UsageError: It has none, as the pointers have that Git LFS leaves where it did not fetch the file.
+    """
+    try:
+        with weights.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header: dict[str, Any] = json.loads(file.read(length) if length < weights.stat().st_size else b"")
+        return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{weights} is no safetensors file: its header cannot be read; was it fetched as a whole (git lfs pull)?"
+        ) from error
 
 
 def folder_revision(folder: Path) -> str:

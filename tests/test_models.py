@@ -257,6 +257,9 @@ def test_no_model_is_refused() -> None:
         ("natve", "did you mean 'native'"),
         ("Instruct: {instruction}", "template with {query}"),
         ("{task}: {query}", "the template has '{task}'"),
+        ("{{instruction}} {query}", "the template has '{{instruction}}'"),
+        ("{ instruction } {query}", "the template has '{ instruction }'"),
+        ("{instruction!r} {query}", "the template has '{instruction!r}'"),
     ],
 )
 def test_odd_settings_are_refused(text: str, complaint: str) -> None:

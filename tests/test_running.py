@@ -22,9 +22,10 @@ from crumb_tasks.local_models import read_models
 from crumb_tasks.models import Instructions, LoadOptions
 from crumb_tasks.models.loading import parse_prompts
 from crumb_tasks.running.cache import WholeFilesCache
+from crumb_tasks.running.candidates import candidates_of
 from crumb_tasks.running.condition import Condition, label_of
 from crumb_tasks.running.directories import name_directory
-from crumb_tasks.running.first_stage import candidates_of, file_stage, folder_stage, open_first_stage
+from crumb_tasks.running.first_stage import file_stage, folder_stage, open_first_stage
 from crumb_tasks.running.plan import find_tasks, make_plan
 from crumb_tasks.running.progress import EVERY, Pace, Reporter, duration
 from crumb_tasks.running.records import Record, differences, file_sha256
@@ -150,6 +151,13 @@ def test_foreign_first_stage_is_refused() -> None:
     """A run of another task's queries would give every query 0."""
     with pytest.raises(DataError, match=r"ranks none of its queries .it has 'x'; the task has 'q1'"):
         candidates_of(Run.from_dict({"x": {"d3": 1.0}}), ["q1"], 5, task="T", corpus_ids=set(CORPUS))
+
+
+@pytest.mark.parametrize("ranking", [{"zz": 1.0}, {}])
+def test_first_stage_without_a_candidate_is_refused(ranking: dict[str, float]) -> None:
+    """Query ids of two tasks may be equal; a run of the other one's documents would give every query 0."""
+    with pytest.raises(DataError, match=r"T: the first stage holds nothing that a query may rank"):
+        candidates_of(Run.from_dict({"q1": ranking}), ["q1"], 5, task="T", corpus_ids=set(CORPUS))
 
 
 def test_first_stages_of_one_name_have_two_tokens(tmp_path: Path) -> None:
@@ -330,6 +338,27 @@ def test_directory_keeps_its_name(tmp_path: Path) -> None:
     apart, retrained, message = name_directory(moved)
     assert apart == f"local/my-model-{retrained.revision[:6]}"
     assert "have changed" in message
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "complaint"),
+    [
+        ("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        ("model.safetensors", "", "is no safetensors file"),
+        ("config_sentence_transformers.json", "{", "cannot be read"),
+        ("config_sentence_transformers.json", "[]", "holds no JSON object"),
+    ],
+)
+def test_broken_model_is_named(tmp_path: Path, file: str, content: str, complaint: str) -> None:
+    """A clone without its large files looks like a model; the message names the file, and nothing is remembered."""
+    folder = write_static_model(tmp_path / "mine")
+    write(folder / file, content)
+
+    with pytest.raises(UsageError, match=complaint) as caught:
+        name_directory(folder)
+
+    assert file in str(caught.value)
+    assert read_models() == {}
 
 
 def test_name_of_mtebs_registry_is_refused(tmp_path: Path) -> None:

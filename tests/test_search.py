@@ -199,6 +199,33 @@ def test_scores_are_those_of_mtebs_own_search(similarity: str) -> None:
         assert score_by_doc == pytest.approx(expected[query_id], abs=1e-5)
 
 
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_multiplied_in_single(similarity: str, dtype: torch.dtype) -> None:
+    """Neither the rounding of a sample nor vectors of zeros decide how embeddings are compared."""
+
+    class Half(SpellingEncoder):
+        def encode(self, inputs: Any, **told: Any) -> Any:
+            return torch.as_tensor(super().encode(inputs, **told)).to(dtype)
+
+    rng = np.random.default_rng(5)
+    documents, queries = integers(rng, 90, 6, 9), integers(rng, 5, 6, 9)
+    documents[3] = 0
+    doc_ids, query_ids = [f"d{n}" for n in range(90)], [f"q{n}" for n in range(5)]
+    corpus, asked = corpus_of(documents, doc_ids), queries_of(queries, query_ids)
+
+    run = search_encoder(Half(similarity), corpus=corpus, queries=asked, depth=90, **SEARCH)
+    alone = search_encoder(Half(similarity), corpus=corpus, queries=asked.select([2]), depth=90, **SEARCH)
+
+    assert rankings(alone) == rankings(run)[2:3]
+    scores = dict(run.ranking("q2"))
+    expected = SpellingEncoder("dot").similarity(queries, documents).double().numpy()[2]
+    if similarity == "cosine":
+        lengths = np.linalg.norm(documents, axis=1) * np.linalg.norm(queries[2])
+        expected = expected / np.maximum(lengths, 1e-12)
+    assert [scores[doc_id] for doc_id in doc_ids] == pytest.approx(expected.tolist(), abs=2e-6)
+
+
 class TokenEncoder(SpellingEncoder):
     """A late-interaction encoder: a list of token matrices, compared by the sum of the best products."""
 
@@ -281,6 +308,30 @@ def test_candidates_are_ranked_as_in_the_full_search(generated: dict[str, Any], 
         assert rankings(run)[at] == expected[0]
     wanted = {one for some in candidates.values() for one in some}
     assert sum(count for kind, _, count in model.calls if kind == "document") == len(wanted)
+
+
+@pytest.mark.usefixtures("small_grid")
+@pytest.mark.parametrize("n_with", [1, 8, 9])
+def test_the_last_queries_may_have_no_candidates(n_with: int) -> None:
+    """A first stage that lacks all queries of the last tiles leaves them empty and the others right."""
+    rng = np.random.default_rng(4)
+    documents, queries = integers(rng, 100, 4, 3), integers(rng, 30, 4, 3)
+    doc_ids, query_ids = [f"d{n}" for n in range(100)], [f"q{n}" for n in range(30)]
+    candidates = {query_id: doc_ids[at::2] for at, query_id in enumerate(query_ids[:n_with])}
+
+    run = search_encoder(
+        SpellingEncoder(),
+        corpus=corpus_of(documents, doc_ids),
+        queries=queries_of(queries, query_ids),
+        depth=5,
+        candidates=candidates,
+        **SEARCH,
+    )
+
+    for at in range(n_with):
+        expected = brute_force(queries[at : at + 1] @ documents[at::2].T, doc_ids[at::2], 5)
+        assert rankings(run)[at] == expected[0]
+    assert run.depths[n_with:].sum() == 0
 
 
 def test_a_parent_among_candidates_stands_for_its_passages() -> None:

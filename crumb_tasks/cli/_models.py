@@ -22,6 +22,7 @@ def be_quiet() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("DISABLE_TQDM", "1")  # how bm25s calls it
     for name in ("mteb", "sentence_transformers", "transformers", "datasets", "bm25s"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"(mteb|sentence_transformers|transformers|datasets)(\.|$)")

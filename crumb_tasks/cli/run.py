@@ -153,12 +153,14 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
 
 def _condition(args: argparse.Namespace, cache: WholeFilesCache) -> Condition:
     from crumb_tasks.models import Instructions, LoadOptions
-    from crumb_tasks.models.loading import parse_prompts
+    from crumb_tasks.models.loading import check_device, parse_prompts
     from crumb_tasks.running.condition import Condition
     from crumb_tasks.running.first_stage import open_first_stage
     from crumb_tasks.running.rewriting import read_rewritten
 
     prompts = parse_prompts(args.prompt)
+    if args.device is not None:
+        check_device(args.device)
     options = LoadOptions(args.device, args.dtype, args.max_seq_length, prompts, late_chunking=args.late_chunking)
     return Condition(
         instructions=Instructions.parse(args.instructions),

@@ -27,6 +27,7 @@ from crumb_tasks.errors import UsageError, did_you_mean
 
 NAMED = ("native", "none", "prepended", "separate")
 _PLACE = re.compile(r"\{(instruction|query)\}")
+_OTHER_PLACE = re.compile(r"\{\{\w*\}\}|\{(?!(?:instruction|query)\})\s*\w*\s*(?:[!:][^{}]*)?\}")
 _ESCAPES = {r"\n": "\n", r"\t": "\t"}
 
 
@@ -59,7 +60,7 @@ class Instructions:
             )
         for escape, meant in _ESCAPES.items():
             text = text.replace(escape, meant)
-        if other := re.search(r"\{(\w*)\}", _PLACE.sub("", text)):
+        if other := _OTHER_PLACE.search(text):
             raise UsageError(f"the template has '{other[0]}'; only {{instruction}} and {{query}} can be filled in")
         return cls("template", text)
 

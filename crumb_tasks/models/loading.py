@@ -53,6 +53,22 @@ class LoadOptions:
         return found
 
 
+def check_device(name: str) -> None:
+    """Check that torch has a device called ``name``.
+
+    Raises:
+        UsageError: It has not.
+    """
+    import torch
+
+    try:
+        kind = torch.device(name).type
+    except RuntimeError as error:
+        raise UsageError(f"--device '{name}' is no device of torch; it is one such as cpu, cuda or cuda:1") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"--device '{name}': torch sees no CUDA device here")
+
+
 def parse_prompts(texts: list[str]) -> dict[str, str]:
     """Read ``--prompt`` values: ``query=TEXT``, ``document=TEXT``, or a text alone, which is the queries'.
 
@@ -207,11 +223,11 @@ def find_meta(name: str, revision: str | None) -> ModelMeta:
             raise UsageError(
                 f"'{name}' is neither a directory nor a model that MTEB knows{did_you_mean(name, known)}"
             ) from error
-        return _from_hub(name, revision)
+        return _from_hub(name, revision, did_you_mean(name, filter(None, MODEL_REGISTRY)))
     return meta if revision is None else meta.model_copy(update={"revision": revision})
 
 
-def _from_hub(name: str, revision: str | None) -> ModelMeta:
+def _from_hub(name: str, revision: str | None, hint: str) -> ModelMeta:
     import mteb
 
     try:
@@ -219,5 +235,5 @@ def _from_hub(name: str, revision: str | None) -> ModelMeta:
     except Exception as error:
         raise UsageError(
             f"'{name}' is neither a directory nor in MTEB's registry, and the Hub does not give it "
-            f"({type(error).__name__})"
+            f"({type(error).__name__}){hint}"
         ) from error

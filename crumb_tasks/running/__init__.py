@@ -1,7 +1,7 @@
 """``crumb-tasks run``: any model under any condition, each result kept apart from every other.
 
 - `condition`: what makes a result another than MTEB's of the same model and task
-- `rewriting`, `first_stage`: conditions that come from files
+- `rewriting`, `first_stage`: conditions that come from files; `candidates`: what a first stage gives to each query
 - `cache`, `records`: MTEB's result cache, safe against kills, and what a result was made of
 - `plan`: which tasks are asked for, and which results still hold
 - `preparing`, `execute`, `outcomes`: evaluating the others, one by one

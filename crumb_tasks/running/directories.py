@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +19,7 @@ from crumb_tasks.local_models import (
     read_models,
     remember,
 )
-from crumb_tasks.model_folders import folder_kind, folder_revision, folder_stamp
+from crumb_tasks.model_folders import folder_kind, folder_revision, folder_stamp, n_parameters, read_settings
 from crumb_tasks.mteb_compat import model_registry
 
 ORGANISATION = "local"
@@ -117,10 +116,10 @@ def _size(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     files = sorted(folder.glob("*.safetensors"))
     if files:
-        found["n_parameters"] = sum(map(_n_parameters, files))
+        found["n_parameters"] = sum(map(n_parameters, files))
     settings = folder / "sentence_bert_config.json"
     if settings.is_file():
-        length = json.loads(settings.read_text(encoding="utf-8")).get("max_seq_length")
+        length = read_settings(settings).get("max_seq_length")
         if isinstance(length, int):
             found["max_tokens"] = length
     if dimensions := _matryoshka_dimensions(folder):
@@ -136,17 +135,3 @@ def _matryoshka_dimensions(folder: Path) -> list[int]:
     text = card.read_text(encoding="utf-8", errors="replace")
     found = re.search(r'"matryoshka_dims":\s*\[([\d,\s]+)\]', text)
     return sorted({int(number) for number in re.findall(r"\d+", found[1])}) if found else []
-
-
-def _n_parameters(path: Path) -> int:
-    """Return the number of elements of a safetensors file, from its header."""
-    with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    total = 0
-    for name, tensor in header.items():
-        if name != "__metadata__":
-            count = 1
-            for length in tensor["shape"]:
-                count *= length
-            total += count
-    return total

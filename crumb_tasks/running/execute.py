@@ -12,7 +12,7 @@ from typing import Any
 
 from mteb.abstasks import AbsTaskRetrieval
 
-from crumb_tasks.errors import CrumbTasksError, DataError
+from crumb_tasks.errors import CrumbTasksError, DataError, UsageError
 from crumb_tasks.models import LazyModel
 from crumb_tasks.runfiles import write_run
 from crumb_tasks.running.cache import WholeFilesCache
@@ -161,7 +161,7 @@ class Runner:
         try:
             model = self._model.load()
         except Exception as error:
-            raise ModelError(f"'{self._model.meta.name}' cannot be loaded: {_reason(error)}") from error
+            raise ModelError(str(self._model.meta.name), error) from error
         if self._settings.embeddings is not None:
             from crumb_tasks.search import EmbeddingStore
 
@@ -205,7 +205,12 @@ class Runner:
 
 
 class ModelError(CrumbTasksError):
-    """The model cannot be loaded, so that no task can be run."""
+    """The model cannot be loaded, so that no task can be run; misuse where its options are why."""
+
+    def __init__(self, name: str, cause: Exception) -> None:
+        is_misuse = isinstance(cause, UsageError)
+        super().__init__(str(cause) if is_misuse else f"'{name}' cannot be loaded: {_reason(cause)}")
+        self.exit_code = UsageError.exit_code if is_misuse else CrumbTasksError.exit_code
 
 
 def _reason(error: BaseException) -> str:

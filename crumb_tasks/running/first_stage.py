@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from crumb_tasks.errors import DataError, UsageError
+from crumb_tasks.errors import DataError, UsageError, did_you_mean
 from crumb_tasks.local_models import read_models
 from crumb_tasks.model_folders import folder_revision
 from crumb_tasks.models.instructions import short_hash
@@ -171,10 +171,13 @@ def _model_stage(text: str, name: str, revision: str | None, experiment: str, ca
 
     Without a revision they are those of the one that the name stands for now, else those of the only one there is.
     """
+    experiment = _folder_of_experiment(experiment)
     by_revision = _folders_with_runs(cache, name, experiment)
     if not by_revision:
+        others = {folder.name for folder in _results_of(cache, name).glob("*/experiments/*")}
         raise UsageError(
             f"--rerank '{text}': there is no such run file or folder, and no run of such a model is cached"
+            f"{did_you_mean(experiment, others)}"
         )
     current = _current_revision(name) if revision is None else revision
     if current not in by_revision:
@@ -187,6 +190,11 @@ def _model_stage(text: str, name: str, revision: str | None, experiment: str, ca
     return cached_stage(by_revision[current], model=name, revision=current, experiment=experiment)
 
 
+def _folder_of_experiment(text: str) -> str:
+    """Return MTEB's folder name of an experiment, which may be named as tables do: ``instructions none, depth 5``."""
+    return "__".join(part.replace(" ", "_", 1) for part in text.split(", "))
+
+
 def _current_revision(name: str) -> str | None:
     import mteb.models.model_implementations
 
@@ -196,13 +204,17 @@ def _current_revision(name: str) -> str | None:
 
 def _folders_with_runs(cache: WholeFilesCache, model: str, experiment: str) -> dict[str, Path]:
     """Return by revision the folders that hold runs of a model."""
-    base = cache.cache_path / "results" / model.replace("/", "__").replace(" ", "_")
+    base = _results_of(cache, model)
     found = {}
     for folder in sorted(base.iterdir()) if base.is_dir() else []:
         results = folder / "experiments" / experiment if experiment else folder
         if run_path(results, "any", "any", "default").parent.is_dir():
             found[folder.name] = results
     return found
+
+
+def _results_of(cache: WholeFilesCache, model: str) -> Path:
+    return cache.cache_path / "results" / model.replace("/", "__").replace(" ", "_")
 
 
 def file_stage(path: Path) -> RunFileStage:
@@ -243,80 +255,3 @@ def _digest(files: Sequence[Path]) -> str:
             while block := handle.read(1 << 22):
                 digest.update(block)
     return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """What each query may rank.
-
-    Attributes:
-        ids_by_query: Passage or document ids in the first stage's order; queries without any are left out.
-        notes: What a person should know.
-    """
-
-    ids_by_query: dict[str, list[str]]
-    notes: tuple[str, ...]
-
-
-def candidates_of(
-    run: Run,
-    query_ids: Sequence[str],
-    depth: int,
-    *,
-    task: str,
-    corpus_ids: Collection[str],
-    documents: Collection[str] | None = None,
-    among: Mapping[str, Sequence[str]] | None = None,
-) -> Candidates:
-    """Return the first ``depth`` of each query's ranking.
-
-    Args:
-        run: The first stage's ranking.
-        query_ids: The queries of the split.
-        depth: How many.
-        task: For messages.
-        corpus_ids: What the corpus holds; other ids are left out and counted.
-        documents: Under MaxP the documents, each of which stands for all its passages.
-        among: What each query may rank, where the task itself says so.
-
-    Raises:
-        DataError: The run ranks none of the queries.
-    """
-    known = set(run.query_ids)
-    if not any(query_id in known for query_id in query_ids):
-        theirs = ", ".join(f"'{query_id}'" for query_id in run.query_ids[:3])
-        ours = ", ".join(f"'{query_id}'" for query_id in query_ids[:3])
-        raise DataError(f"{task}: the first stage ranks none of its queries (it has {theirs}; the task has {ours})")
-    ranked = run.select(query_ids)
-    if among is not None:
-        ranked = _only(ranked, among)
-    ids_by_query: dict[str, list[str]] = {}
-    unknown: set[str] = set()
-    n_documents = n_passages = 0
-    for query_id, score_by_doc in ranked.truncate(depth).to_dict(passages=True).items():
-        passages = [doc_id for doc_id in score_by_doc if doc_id in corpus_ids]
-        whole = [doc_id for doc_id in score_by_doc if doc_id not in corpus_ids and doc_id in (documents or ())]
-        n_documents, n_passages = n_documents + len(whole), n_passages + len(passages)
-        unknown |= score_by_doc.keys() - {*passages, *whole}
-        if passages or whole:
-            ids_by_query[query_id] = [doc_id for doc_id in score_by_doc if doc_id not in unknown]
-    notes = []
-    if n_without := len(query_ids) - len(ids_by_query):
-        notes.append(f"{n_without} of {len(query_ids)} queries have no candidates and count 0")
-    if documents is not None and n_documents:
-        notes.append(f"{n_documents} candidates of the first stage are documents; all their passages are re-ranked")
-    if documents is not None and n_passages:
-        notes.append(f"{n_passages} candidates of the first stage are passages, which are re-ranked as they are")
-    if unknown:
-        named = ", ".join(f"'{doc_id}'" for doc_id in sorted(unknown)[:3])
-        notes.append(f"{len(unknown)} documents of the first stage are not in the corpus: {named}")
-    return Candidates(ids_by_query, tuple(notes))
-
-
-def _only(run: Run, among: Mapping[str, Sequence[str]]) -> Run:
-    """Leave only the documents that each query may rank."""
-    kept: dict[str, dict[str, float]] = {}
-    for query_id, score_by_doc in run.to_dict(passages=True).items():
-        allowed = set(among.get(query_id, ()))
-        kept[query_id] = {doc_id: score for doc_id, score in score_by_doc.items() if doc_id in allowed}
-    return Run.from_dict(kept)

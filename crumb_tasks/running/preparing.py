@@ -12,8 +12,8 @@ from crumb_tasks.errors import DataError, UsageError
 from crumb_tasks.models import Instructions
 from crumb_tasks.models.conditioned import instruction_of
 from crumb_tasks.mteb_compat import rank_only
+from crumb_tasks.running.candidates import candidates_of
 from crumb_tasks.running.condition import Condition
-from crumb_tasks.running.first_stage import candidates_of
 from crumb_tasks.running.plan import Plan, Unit
 from crumb_tasks.running.records import Record
 from crumb_tasks.running.rewriting import TELL_APART

@@ -76,23 +76,26 @@ class CandidatePairs:
             ordinals: Their ordinals.
         """
         height, width = scorer.tile
+        n_query_tiles = int(self._query.max(initial=0)) // height + 1  # later queries have no candidates
         first, last = np.searchsorted(self._position, [start, start + BLOCK])
         query, at = self._query[first:last], self._position[first:last] - start
-        tile_of_pair = (at // width) * (int(self._query.max(initial=0)) // height + 1) + query // height
+        tile_of_pair = (at // width) * n_query_tiles + query // height
         order = np.argsort(tile_of_pair, kind="stable")
         tiles, starts = np.unique(tile_of_pair[order], return_index=True)
         members = dict(zip(tiles.tolist(), np.split(order, starts[1:]), strict=True))
-        stride = int(self._query.max(initial=0)) // height + 1
+
+        def wanted(query_tile: int, document_tile: int) -> bool:
+            return query_tile < n_query_tiles and document_tile * n_query_tiles + query_tile in members
 
         def take(tile: Tile) -> None:
-            pairs = members[tile.documents.start // width * stride + tile.queries.start // height]
+            pairs = members[tile.documents.start // width * n_query_tiles + tile.queries.start // height]
             chosen = tile.scores[query[pairs] - tile.queries.start, at[pairs] - tile.documents.start].cpu().numpy()
             if np.isnan(chosen).any():
                 bad = pairs[np.isnan(chosen)][0]
                 raise NaNScoreError(int(query[bad]), int(ordinals[at[bad]]))
             self._keys[first + pairs] = pack(chosen, ordinals[at[pairs]])
 
-        scorer.score(vectors, take, lambda query_tile, document_tile: document_tile * stride + query_tile in members)
+        scorer.score(vectors, take, wanted)
 
     def ranked(self, n_queries: int, depth: int, parent_by_ordinal: NDArray[np.int32] | None) -> Ranked:
         """Return the rankings, once every block was scored."""

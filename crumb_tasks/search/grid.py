@@ -233,7 +233,8 @@ def choose_scorer(model: Any, queries: Any, block: Any) -> Scorer:
     """Return the scorer for ``model``: a product where it is one, else the model's own similarity.
 
     What a model declares (``similarity_fn_name``) need not be what its ``similarity`` does, so both formulas are tried
-    on a sample of the embeddings, and one is used only when it agrees. Where both do, the declaration decides.
+    on a sample of the embeddings, and one is used only when it agrees. Where both do, the declaration decides. The
+    product is one of single precision, that of half-precision embeddings too.
 
     Args:
         model: An MTEB encoder.
@@ -250,8 +251,7 @@ def choose_scorer(model: Any, queries: Any, block: Any) -> Scorer:
 
 
 def _matching_product(model: Any, queries: Any, block: Any) -> str | None:
-    some_queries = gather(queries, range(0, n_rows(queries), max(1, n_rows(queries) // _PROBE)))
-    some_documents = gather(block, range(0, n_rows(block), max(1, n_rows(block) // _PROBE)))
+    some_queries, some_documents = _sample(queries), _sample(block)
     expected = torch.as_tensor(model.similarity(some_queries, some_documents)).double().cpu()
     left, right = (torch.as_tensor(part).double().cpu() for part in (some_queries, some_documents))
     cosine = torch.nn.functional.normalize(left, dim=1) @ torch.nn.functional.normalize(right, dim=1).T
@@ -264,6 +264,14 @@ def _matching_product(model: Any, queries: Any, block: Any) -> str | None:
         declared = _declared_similarity(model)
         return declared if declared in found else None
     return found[0] if found else None
+
+
+def _sample(vectors: Any) -> Any:
+    """Return some vectors, those of half precision in single: else the rounding of a sample would choose the scorer."""
+    some = gather(vectors, range(0, n_rows(vectors), max(1, n_rows(vectors) // _PROBE)))
+    if isinstance(some, torch.Tensor):
+        return some.float() if some.dtype in {torch.float16, torch.bfloat16} else some
+    return some.astype(np.float32) if some.dtype == np.float16 else some
 
 
 def _agree(expected: torch.Tensor, product: torch.Tensor) -> bool:
