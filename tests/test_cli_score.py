@@ -506,6 +506,51 @@ def test_what_a_terminal_would_obey_is_escaped(command: Command, write: Any) -> 
     assert "q\\x1b[31m" in out
 
 
+def test_what_mteb_wrote_of_its_own_task_has_the_live_values(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retrieval task of MTEB itself, run and scored by MTEB, then its predictions scored here: the same values."""
+    import datasets
+    import mteb
+    from mteb_models import QUIET, WordEncoder
+
+    words = ["tea", "coffee", "water", "juice", "milk", "wine", "beer", "soda"]
+    texts = [" ".join(words[at : at + 3]) for at in range(6)]
+    task = mteb.get_task("SciFact")
+    task.dataset = {
+        "default": {
+            "test": {
+                "corpus": datasets.Dataset.from_dict(
+                    {"id": [f"d{at}" for at in range(6)], "title": [""] * 6, "text": texts}
+                ),
+                "queries": datasets.Dataset.from_dict(
+                    {"id": ["q1", "q2", "q3"], "text": ["tea coffee", "milk wine", "soda"]}
+                ),
+                "relevant_docs": {"q1": {"d0": 1, "d1": 1}, "q2": {"d5": 1, "d3": 1}, "q3": {"d1": 1}},
+                "top_ranked": None,
+            }
+        }
+    }
+    task.data_loaded = True
+    monkeypatch.setattr(task, "load_data", lambda **_: None)
+    monkeypatch.setattr(task, "unload_data", lambda: None)
+    monkeypatch.setattr(mteb, "get_task", lambda _: task)
+    results = mteb.evaluate(
+        WordEncoder(), task, cache=None, prediction_folder=tmp_path, encode_kwargs=dict(QUIET), show_progress_bar=False
+    )
+    live = results.task_results[0].scores["test"][0]
+    measures = {f"{short}@{k}": f"{key}_at_{k}" for short, key in KEYS.items() for k in (1, 3, 5, 10, 100, 1000)}
+
+    code, out, err = command("score", tmp_path / "SciFact_predictions.json", "--json", "--measures", *measures)
+
+    assert code == 0, err
+    found = measures_of(out)
+    assert {key: round(found[own], 5) for own, key in measures.items()} == {
+        key: round(live[key], 5) for key in measures.values()
+    }
+    assert 0 < found["nDCG@3"] < 1
+
+
 def test_repeated_passages_reduce_under_any_judgements(command: Command, write: Any) -> None:
     """With --qrels MaxP has only the run's own ids: a document twice is refused, and `on` keeps its best place."""
     path = write("x", b"q1 Q0 a 1 3 s\nq1 Q0 b 2 2 s\nq1 Q0 a 3 1 s\n")
