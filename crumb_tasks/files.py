@@ -38,6 +38,8 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
         return
     real = Path(os.path.realpath(path))
     real.parent.mkdir(parents=True, exist_ok=True)
+    if real.is_symlink():  # it leads back to itself
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     mode = path.stat().st_mode if path.exists() else None
     if mode is not None and stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

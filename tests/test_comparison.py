@@ -50,6 +50,19 @@ def test_the_randomisation_test_counts_exchanges() -> None:
     assert randomisation_test(second, first) == pytest.approx(expected)
 
 
+def test_one_query_that_differs_shows_nothing() -> None:
+    """Both exchanges of one query have the same absolute difference: p is 1, with one query or among many."""
+    (among_many,) = compare({"a": run_with(), "b": run_with(1)}, "RR")
+    single = {
+        name: score({"q0": ranked}, collection({"q0": GRADES["q0"]}), measures=["RR"])
+        for name, ranked in (("a", {"a": 1.0, "b": 0.0}), ("b", {"a": 0.0, "b": 1.0}))
+    }
+    (alone,) = compare(single, "RR")
+
+    assert (among_many.p_value, among_many.n_wins) == (1.0, 1)
+    assert (alone.p_value, alone.n_losses, alone.low, alone.high) == (1.0, 1, -0.5, -0.5)
+
+
 def test_equal_runs_do_not_differ() -> None:
     """No difference: p is 1 and the interval is a point."""
     (result,) = compare({"a": run_with(1), "b": run_with(1)}, "RR")

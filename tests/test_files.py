@@ -65,6 +65,16 @@ def test_a_symlink_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     }
 
 
+def test_a_symlink_that_leads_to_itself_is_refused(tmp_path: Path) -> None:
+    """It stays what it is."""
+    (tmp_path / "a.trec").symlink_to("b.trec")
+    (tmp_path / "b.trec").symlink_to("a.trec")
+
+    with pytest.raises(UsageError, match=r"cannot write .*Too many levels of symbolic links"):
+        write_run(RUN, tmp_path / "a.trec")
+    assert (tmp_path / "a.trec").is_symlink()
+
+
 def test_a_replaced_file_hands_on_its_permissions(tmp_path: Path) -> None:
     """What was private stays private."""
     path = tmp_path / "out.trec"

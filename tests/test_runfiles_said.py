@@ -178,7 +178,13 @@ def test_a_tag_chooses_in_trec_only(write: Any) -> None:
 
 @pytest.mark.parametrize(
     ("magic", "words"),
-    [(b"ARROW1\0\0", "an Arrow IPC file"), (b"\x93NUMPY\x01\0", "a NumPy array"), (b"\x89PNG\r\n\x1a\n", "a picture")],
+    [
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
+        (b"<!DOCTYPE html>", "a web page"),
+        (b"ARROW1\0\0", "an Arrow IPC file"),
+        (b"\x93NUMPY\x01\0", "a NumPy array"),
+        (b"\x89PNG\r\n\x1a\n", "a picture"),
+    ],
 )
 def test_other_binary_files_are_called_by_name(write: Any, magic: bytes, words: str) -> None:
     """Not every file that holds NUL bytes is a broken text."""
@@ -193,3 +199,21 @@ def test_a_compression_that_is_not_written_is_refused(tmp_path: Path, name: str)
         with pytest.raises(UsageError, match=r"files are not compressed as \.\w+; name it \.gz or \.zst"):
             write_run(Run.from_dict(run_bytes.SMALL), tmp_path / name, kind)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"q Q0 d 1 nan s\n".replace(b"q", b"q" * 9999),
+        b'{"query":{"id":"' + b"q" * 9999 + b'"},"items":[{"id":"a"}]}\n',
+        b'{"' + b"q" * 9999 + b'":[1]}',
+        b"q Q0 d 1 1 s\nq Q0 e 1 1 " + b"t" * 9999 + b"\n",
+        b"q Q0 d 1 " + b"x" * 9999 + b" s\n",
+    ],
+)
+def test_a_message_is_short_whatever_the_ids(write: Any, data: bytes) -> None:
+    """Names of many thousand characters are shown by their beginning."""
+    with pytest.raises(RunFileError) as caught:
+        read_run(write(data))
+
+    assert len(str(caught.value)) < 700

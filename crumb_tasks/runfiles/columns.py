@@ -202,7 +202,7 @@ class RunColumns:
         if at < known and (is_record or (n_rows and at != self._block_query[-1])):
             self.n_rejoined += 1
             if len(self.rejoined) < _MOST_NAMED:
-                self.rejoined.append((query_id, line))
+                self.rejoined.append((_short(query_id), line))
         self._block_query.append(at)
         self._block_rows.append(n_rows)
 

@@ -8,6 +8,7 @@ compressed data may grow to `GROWTH_LIMIT` times their size (but always to `FREE
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ _BLOCK = 2**18
 _GZIP = b"\x1f\x8b"
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + low,)) + b"\x2a\x4d\x18" for low in range(16)))
 _ELSEWHERE = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z", b"\x04\x22\x4d\x18": "lz4"}
+_SHOWN = 120
+_LONG_NAME = re.compile(rf"'[^']{{{_SHOWN},}}'")
 _BOM = b"\xef\xbb\xbf"
 _BLANK = _BOM + b" \t\n\r\x0b\x0c"
 
@@ -85,7 +88,8 @@ class RunBytes:
 
     def error(self, problem: str, line: int | None = None) -> RunFileError:
         """Return the error for ``problem`` at ``line``, by default at the line that the reader has reached."""
-        return RunFileError(self.path, self.line if line is None else line, problem)
+        short = _LONG_NAME.sub(lambda match: f"{match[0][:_SHOWN]}…'", problem)
+        return RunFileError(self.path, self.line if line is None else line, short)
 
     def peek(self) -> bytes:
         """Return the first bytes, at most `PEEK_BYTES` and a block, without consuming them."""

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_SHOWN = 120
+
 
 def near_in_unicode(ids: Iterable[str], known: Sequence[str] | pa.ChunkedArray) -> str:
     """Return a sentence on those of ``ids`` that are known in another Unicode normalisation, or an empty string."""
@@ -39,7 +41,7 @@ def no_max_passage(name: str, *, judges_passages: bool) -> str:
 
 def examples(ids: Sequence[str], most: int = 3) -> str:
     """Return the first few of ``ids`` in quotes."""
-    shown = ", ".join(f"'{own}'" for own in ids[:most])
+    shown = ", ".join(f"'{own}'" if len(own) <= _SHOWN else f"'{own[:_SHOWN]}…'" for own in ids[:most])
     return f"{shown} …" if len(ids) > most else shown
 
 
