@@ -70,7 +70,8 @@ def test_what_gets_lost_is_said(command: Command, tmp_path: Path) -> None:
     assert "the system's name 'my model' is written as 'my_model'" in err
     assert "that the search went 1000 documents deep has no place in trec; score with --depth 1000" in err
     assert "no place" not in command(tmp_path / "in", tmp_path / "x_predictions.json")[2]
-    assert read_run_file(tmp_path / "x_predictions.json").depth == 1000
+    for name in ("x_predictions.json", "x.parquet"):
+        assert read_run_file(tmp_path / name).depth == 1000
 
 
 def test_trec_refuses_whitespace_and_points_to_jsonl(command: Command, tmp_path: Path) -> None:

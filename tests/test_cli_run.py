@@ -164,6 +164,24 @@ def test_native_result_is_mtebs_own(crumb: Command, static: Path, world: Path) -
     assert "local/static" in seen.out
 
 
+def test_what_was_ranked_scores_as_it_did(crumb: Command, static: Path, world: Path) -> None:
+    """The Parquet file of a run has the run's value, and says how deep the search went."""
+    assert crumb("run", static, "-t", TASK).code == 0
+    result = results(world, "local/static")[""]
+    ranked = result.parent / "crumb_tasks" / "runs" / f"{TASK}.test.parquet"
+
+    scored = crumb("score", ranked, "--json", "--measures", "nDCG@10", "R@1000")
+
+    assert scored.code == 0, scored.err
+    found = json.loads(scored.out)
+    assert (found["coverage"]["depth"], found["no_value"]) == (1000, {})
+    live = json.loads(result.read_text(encoding="utf-8"))["scores"]["test"][0]
+    assert {key: round(value, 5) for key, value in found["measures"].items()} == {
+        "nDCG@10": round(live["ndcg_at_10"], 5),
+        "R@1000": round(live["recall_at_1000"], 5),
+    }
+
+
 def test_directories_of_one_name_stay_apart(crumb: Command, world: Path) -> None:
     """Two models in folders of one name have two names, two revisions and two results."""
     first = write_static_model(world / "a" / "model", seed=1)

@@ -72,5 +72,5 @@ def _lost(file: RunFile, to: Format, asked: str | None, system: str) -> Iterator
         yield f"the system's name '{name}' has no place in {to}; trec and mteb keep it"
     elif asked is None and file.system is not None and file.system != system:
         yield f"the system's name '{file.system}' is written as '{system}'"
-    if to != "mteb" and file.depth is not None:
+    if to not in {"mteb", "parquet"} and file.depth is not None:
         yield f"that the search went {file.depth} documents deep has no place in {to}; score with --depth {file.depth}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ _DOCUMENT = ("doc_id", "document_id", "docno", "docid", "corpus_id", "corpus-id"
 _SCORE = ("score",)
 _PASSAGE = ("passage_id",)
 _BATCH_ROWS = 2**16
+DEPTH_KEY = "crumb_tasks.depth"
+"""Of the file's own metadata: how deep the search went."""
 
 
 class ParquetReader:
@@ -28,11 +31,13 @@ class ParquetReader:
         columns: Where the rows go.
 
     Attributes:
+        search_depth: How deep the search went, where the file says it.
         notes: What a user should know about the file.
     """
 
     def __init__(self, source: RunBytes, columns: RunColumns) -> None:
         self._source = source
+        self.search_depth: int | None = None
         self._columns = columns
         self._n_rows = 0
         self._n_bytes = 0
@@ -56,6 +61,8 @@ class ParquetReader:
         try:
             file = pq.ParquetFile(data)
             names = self._find_columns(file.schema_arrow)
+            told = (file.schema_arrow.metadata or {}).get(DEPTH_KEY.encode(), b"")
+            self.search_depth = int(told) if re.fullmatch(rb"[1-9][0-9]{0,9}", told) else None
             ids = [name for what, name in names.items() if what != "score"]
             texts = [name for name in ids if not pa.types.is_integer(file.schema_arrow.field(name).type)]
             self._refuse_bomb(file.metadata, set(names.values()), size)

@@ -104,6 +104,7 @@ def read_run_file(
         elif kind == "parquet":
             reader = ParquetReader(source, columns)
             reader.read()
+            depth = reader.search_depth
         else:
             form = None if wanted is None else kind
             reader = NestedReader(source, columns, form=form, split=split, subset=subset)

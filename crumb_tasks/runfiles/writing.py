@@ -14,6 +14,7 @@ import pyarrow as pa
 from crumb_tasks.errors import RunError, UsageError
 from crumb_tasks.files import output
 from crumb_tasks.runfiles.detection import FORMATS, Format, check_format
+from crumb_tasks.runfiles.parquet import DEPTH_KEY
 from crumb_tasks.runs import Run
 
 _SUFFIXES: dict[str, Format] = {
@@ -67,7 +68,7 @@ def write_run(
         tag: The system's name: the last column of TREC, the model's name in MTEB's predictions.
         split: The split in MTEB's predictions.
         subset: The subset in MTEB's predictions.
-        depth: How deep the search went, for MTEB's predictions, which keep it.
+        depth: How deep the search went, which MTEB's predictions and Parquet keep.
 
     Raises:
         RunError: The format cannot hold an id or a score; the message names the offender and a format that can.
@@ -83,7 +84,7 @@ def write_run(
             stream = pa.CompressedOutputStream(pa.PythonFile(_LeftOpen(handle), mode="w"), compression)
         with stream as target:
             if kind == "parquet":
-                _write_parquet(run, target)
+                _write_parquet(run, target, depth)
                 return
             meta = {"model_name": tag, "revision": None} | ({} if depth is None else {"depth": depth})
             for piece in _pieces(run, kind, tag, meta, (subset, split)):
@@ -168,7 +169,7 @@ def _nested(run: Run) -> Iterator[bytes]:
     yield b"}"
 
 
-def _write_parquet(run: Run, handle: Any) -> None:
+def _write_parquet(run: Run, handle: Any, depth: int | None) -> None:
     import pyarrow.parquet as pq
 
     columns = {
@@ -180,7 +181,8 @@ def _write_parquet(run: Run, handle: Any) -> None:
     }
     if run.passages is not None and run.passage_codes is not None:
         columns["passage_id"] = pa.DictionaryArray.from_arrays(pa.array(run.passage_codes), run.passages.ids)
-    pq.write_table(pa.table(columns), handle, compression="zstd")
+    metadata = None if depth is None else {DEPTH_KEY: f"{depth}"}
+    pq.write_table(pa.table(columns, metadata=metadata), handle, compression="zstd")
 
 
 class _LeftOpen:

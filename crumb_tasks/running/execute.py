@@ -171,7 +171,8 @@ class Runner:
     def _keep(self, unit: Unit, runs: Mapping[tuple[str, str], Run], first_stage: Mapping[str, Any]) -> None:
         """Write the runs, then the record: a record stands for a result that is whole."""
         for (subset, split), run in runs.items():
-            write_run(run, run_path(self._folder, unit.name, split, subset), "parquet")
+            depth = unit.task.outcomes[split][1].coverage.depth if isinstance(unit.task, CardTask) else None
+            write_run(run, run_path(self._folder, unit.name, split, subset), "parquet", depth=depth)
         earlier = unit.record
         per_query = {**(earlier.per_query if earlier else {}), **dict(values_per_query(unit, runs))}
         stages = {**(earlier.first_stage if earlier else {}), **first_stage}
