@@ -12,6 +12,7 @@ command returns for it: 1 for a finding about data or results, 2 for misuse.
     │   └── SchemaError         columns or fields differ from what the loader reads
     ├── RunError                a run that cannot be ranked (NaN, a document twice)
     │   └── RunFileError        the same in a file, with path and line
+    ├── ClusterError            a shard failed on every try, or no worker is left
     ├── AggregateError          an aggregate cannot have a value (missing, doubled or foreign member, mixed scales)
     └── UnsupportedMtebError    the installed mteb is outside the supported range
 """
@@ -81,6 +82,10 @@ class RunFileError(RunError):
         super().__init__(f"{where}: {problem}")
         self.path = Path(path)
         self.line = line
+
+
+class ClusterError(CrumbTasksError):
+    """Work on a cluster could not be done; the message names the shard or the workers."""
 
 
 class AggregateError(CrumbTasksError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from crumb_tasks.errors import UsageError
 from crumb_tasks.own_search import rank_by_own_search
@@ -23,6 +23,14 @@ from crumb_tasks.request import (
     restricted_to_candidates,
     run_of,
 )
+
+
+@runtime_checkable
+class RanksElsewhere(Protocol):
+    """A model that is not in this process and takes a request as a whole, such as `crumb_tasks.cluster.remote`'s."""
+
+    def rank_elsewhere(self, request: Request) -> Ranking:
+        """Rank as `rank` does, without its truncation."""
 
 
 def rank(model: Any, request: Request) -> Ranking:
@@ -39,7 +47,9 @@ def rank(model: Any, request: Request) -> Ranking:
     from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
 
     request, n_unknown = with_known_candidates(request)
-    if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
+    if isinstance(model, RanksElsewhere):
+        ranking = model.rank_elsewhere(request)
+    elif isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
         ranking = _rank_by_vectors(model, request)
     elif isinstance(model, CrossEncoderProtocol):
         ranking = _rank_by_pairs(model, request)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from crumb_tasks.aggregators import max_passage
+from crumb_tasks.cards import TaskCard
 from crumb_tasks.runs import Run
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Request:
         encode_kwargs: Passed to the model.
         num_proc: Passed to the model.
         timer: Records MTEB's phases.
+        card: The task's card, for whoever has to find the corpus elsewhere.
+        in_memory_only: The queries may not leave this process; see `crumb_tasks.collection.Collection`.
     """
 
     corpus: Dataset
@@ -61,6 +64,8 @@ class Request:
     encode_kwargs: Mapping[str, Any]
     num_proc: int | None = None
     timer: TimingStack
+    card: TaskCard | None = None
+    in_memory_only: bool = False
 
     @property
     def query_ids(self) -> list[str]:

@@ -222,6 +222,8 @@ class CardTask(AbsTaskRetrieval):
             encode_kwargs=encode_kwargs,
             num_proc=num_proc,
             timer=timer or TimingStack(),
+            card=self.card,
+            in_memory_only=collection.in_memory_only,
         )
 
     def _score(self, ranking: Ranking, collection: Collection) -> dict[str, Any]:

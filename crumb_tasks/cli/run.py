@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crumb_tasks.cli._cluster import add_cluster_options, evaluate_on_cluster, refuse_cluster_contradictions
 from crumb_tasks.cli._costs import add_cost_options, cost_meter, print_costs, refuse_cost_contradictions
 from crumb_tasks.cli._models import be_quiet, meta_of
 from crumb_tasks.cli._text import add_command, add_data_option, table
@@ -16,11 +17,11 @@ from crumb_tasks.errors import UsageError
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-    from crumb_tasks.models import LazyModel, LoadOptions
+    from crumb_tasks.models import LoadOptions
     from crumb_tasks.running.cache import WholeFilesCache
     from crumb_tasks.running.condition import Condition
     from crumb_tasks.running.costs import CostMeter
-    from crumb_tasks.running.execute import Settings
+    from crumb_tasks.running.execute import NamedModel, Settings
     from crumb_tasks.running.plan import Plan
 
 _EXAMPLES = (
@@ -58,6 +59,7 @@ def add_parser(subparsers: Any) -> None:
     keeping.add_argument("--embeddings", type=Path, metavar="DIR", help="keep document embeddings in DIR between runs")
     keeping.add_argument("--overwrite", action="store_true", help="evaluate again what is cached")
     add_cost_options(parser)
+    add_cluster_options(parser)
 
 
 def _add_conditions(parser: argparse.ArgumentParser) -> None:
@@ -149,6 +151,7 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         if value is not None and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more, not {value}")
     refuse_cost_contradictions(args)
+    refuse_cluster_contradictions(args)
 
 
 def _condition(args: argparse.Namespace, cache: WholeFilesCache) -> Condition:
@@ -179,13 +182,16 @@ def _evaluate(
     cache: WholeFilesCache,
     *,
     costs: CostMeter | None,
-) -> tuple[LazyModel, bool]:
+) -> tuple[NamedModel, bool]:
     """Run the plan; return the model and whether the user interrupted it."""
     from crumb_tasks.models import LazyModel
     from crumb_tasks.running.execute import Runner
     from crumb_tasks.running.progress import Pace, Reporter
 
     pending = plan.pending
+    settings = _settings(args, condition.options, costs)
+    if args.ray is not None and pending:
+        return evaluate_on_cluster(args, plan, meta, condition, cache, settings=settings)
     noun = "pairs" if "cross-encoder" in meta.model_type else "documents"
     pace = Pace(len(pending), plan.expected_documents() if condition.first_stage is None else {}, noun=noun)
     with Reporter(sys.stderr, pace) as reporter:
@@ -194,7 +200,7 @@ def _evaluate(
             raise UsageError(f"'{meta.name}' scores pairs of query and document; name what it re-ranks with --rerank")
         reporter.say(f"{meta.name} ({condition.label}): {len(pending)} of {len(plan.units)} tasks to evaluate")
         try:
-            Runner(model, condition, cache, _settings(args, condition.options, costs), reporter).run(plan)
+            Runner(model, condition, cache, settings, reporter).run(plan)
         except KeyboardInterrupt:
             done = sum(bool(unit.computed) for unit in plan.units)
             reporter.say(f"interrupted after {done} of {len(pending)} tasks; the same command goes on from there")

@@ -5,6 +5,7 @@
 - `cache`, `records`: MTEB's result cache, safe against kills, and what a result was made of
 - `plan`: which tasks are asked for, and which results still hold
 - `preparing`, `execute`, `outcomes`: evaluating the others, one by one
+- `side_by_side`: several at once, where a cluster does the work
 - `progress`: how far it has got
 - `directories`: names for local models
 - `summary`: the tables at the end

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mteb.abstasks import AbsTaskRetrieval
 
 from crumb_tasks.errors import CrumbTasksError, DataError, UsageError
+<<<<<<< HEAD
 from crumb_tasks.models import LazyModel
+=======
+from crumb_tasks.ranking import RanksElsewhere
+>>>>>>> 2a2c23b (crumb-tasks run --ray: shards of a corpus on many workers, merged into the ranking of one process)
 from crumb_tasks.runfiles import write_run
 from crumb_tasks.running.cache import WholeFilesCache
 from crumb_tasks.running.condition import Condition
@@ -21,10 +25,13 @@ from crumb_tasks.running.costs import CostMeter
 from crumb_tasks.running.outcomes import main_value, runs_of, values_per_query
 from crumb_tasks.running.plan import Plan, Unit
 from crumb_tasks.running.preparing import Preparation, sizes_of
-from crumb_tasks.running.progress import Reporter
+from crumb_tasks.running.progress import Reports
 from crumb_tasks.running.records import DATA, Record, clear_failure, file_sha256, now, run_path, write_failure
 from crumb_tasks.runs import Run
 from crumb_tasks.tasks import CardTask
+
+if TYPE_CHECKING:
+    from mteb.models import ModelMeta
 
 _PACKAGES = ("crumb-tasks", "mteb", "torch", "sentence-transformers", "transformers", "numpy")
 
@@ -48,6 +55,33 @@ class Settings:
     costs: CostMeter | None = None
 
 
+class NamedModel(Protocol):
+    """A model that is known by its metadata and loaded when it is needed, such as `crumb_tasks.models.LazyModel`."""
+
+    meta: ModelMeta
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether nothing is left to be loaded."""
+
+    @property
+    def is_cross_encoder(self) -> bool:
+        """Whether it scores pairs."""
+
+    def load(self) -> Any:
+        """Return what tasks are evaluated with."""
+
+
+Each = Callable[[Sequence[Unit], Callable[[Unit], None]], None]
+"""Calls its second argument for each unit."""
+
+
+def one_by_one(units: Sequence[Unit], attempt: Callable[[Unit], None]) -> None:
+    """Evaluate units in their order."""
+    for unit in units:
+        attempt(unit)
+
+
 class Runner:
     """Evaluates units with one model under one condition.
 
@@ -57,12 +91,21 @@ class Runner:
         cache: Where results go.
         settings: How it runs.
         reporter: Told about progress.
+        each: Has each unit evaluated; by default one after the other.
     """
 
     def __init__(
-        self, model: LazyModel, condition: Condition, cache: WholeFilesCache, settings: Settings, reporter: Reporter
+        self,
+        model: NamedModel,
+        condition: Condition,
+        cache: WholeFilesCache,
+        settings: Settings,
+        reporter: Reports,
+        *,
+        each: Each | None = None,
     ) -> None:
         self._model = model
+        self._each = each or one_by_one
         self._cache = cache
         self._settings = settings
         self._reporter = reporter
@@ -76,19 +119,22 @@ class Runner:
             CrumbTasksError: The model cannot be loaded.
         """
         self._preparation.note_shared_ids(plan, self._folder)
-        for unit in plan.pending:
-            try:
-                self._evaluate(unit)
-            except ModelError:
-                raise
-            except Exception as error:  # noqa: BLE001 -- whatever stops one task must not stop the others
-                unit.failure = _reason(error).removeprefix(f"{unit.name}: ")
-                write_failure(self._folder, unit.name, unit.failure)
-                self._reporter.say(f"{unit.name}: failed: {unit.failure}")
-            finally:
-                if unit.task.data_loaded:
-                    unit.task.unload_data()
+        self._each(plan.pending, self._attempt)
         self._combine(plan)
+
+    def _attempt(self, unit: Unit) -> None:
+        """Evaluate a unit, or keep why it failed."""
+        try:
+            self._evaluate(unit)
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- whatever stops one task must not stop the others
+            unit.failure = _reason(error).removeprefix(f"{unit.name}: ")
+            write_failure(self._folder, unit.name, unit.failure)
+            self._reporter.say(f"{unit.name}: failed: {unit.failure}")
+        finally:
+            if unit.task.data_loaded:
+                unit.task.unload_data()
 
     def _evaluate(self, unit: Unit) -> None:
         import mteb
@@ -97,6 +143,8 @@ class Runner:
             self._reporter.say(f"{unit.name}: {unit.reason}")
         first_stage = self._preparation.prepare(unit)
         model = self._load()
+        if isinstance(model, RanksElsewhere) and not isinstance(unit.task, AbsTaskRetrieval):
+            raise UsageError(f"{unit.name} is no retrieval task, which a cluster would rank; run it without --ray")
         self._reporter.start(unit.name, *sizes_of(unit, is_pairwise=self._model.is_cross_encoder))
         renews = unit.keeps and unit.state == "changed"
         before = unit.result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self, TextIO
+from typing import Protocol, Self, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -75,6 +75,19 @@ class Pace:
             parts.append(f"{self.rate:,.0f} {self.noun}/s")
             parts.append(f"{duration(left)} left{'' if self.knows_all else ' in this task'}")
         return ", ".join(parts)
+
+
+class Reports(Protocol):
+    """What is told about a run: to `Reporter`, or to the view of a cluster."""
+
+    def say(self, text: str) -> None:
+        """Print one line that stays."""
+
+    def start(self, task: str, n_documents: int, n_queries: int) -> None:
+        """A task begins."""
+
+    def finish(self, outcome: str) -> None:
+        """The task is over."""
 
 
 class Reporter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,18 @@ class CandidatePairs:
     def __len__(self) -> int:
         """Return the number of pairs."""
         return len(self._keys)
+
+    def part(self, start: int, stop: int) -> CandidatePairs:
+        """Return the pairs of positions ``start`` to ``stop`` among `rows`, which are its rows 0 and on."""
+        first, last = np.searchsorted(self._position, [start, stop])
+        return CandidatePairs(self._query[first:last].astype(np.int64), self._position[first:last] - start)
+
+    def digest(self) -> str:
+        """Return a hash of all pairs."""
+        found = hashlib.blake2b(digest_size=16)
+        for part in (self.rows, self._position, self._query):
+            found.update(np.ascontiguousarray(part).tobytes())
+        return found.hexdigest()
 
     def score(self, scorer: Scorer, start: int, vectors: Any, ordinals: NDArray[np.int32]) -> None:
         """Score the pairs of one block; tiles without a pair are not computed.
