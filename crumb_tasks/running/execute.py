@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mteb.abstasks import AbsTaskRetrieval
 
 from crumb_tasks.errors import CrumbTasksError, DataError, UsageError
-<<<<<<< HEAD
-from crumb_tasks.models import LazyModel
-=======
 from crumb_tasks.ranking import RanksElsewhere
->>>>>>> 2a2c23b (crumb-tasks run --ray: shards of a corpus on many workers, merged into the ranking of one process)
 from crumb_tasks.runfiles import write_run
 from crumb_tasks.running.cache import WholeFilesCache
 from crumb_tasks.running.condition import Condition
