@@ -1,11 +1,13 @@
 """Writes a made-up MaxP task of short passages in CRUMB's layout, as many as wanted, for a real encoder to embed.
 
-    python benchmarks/short_passages.py DIR [--passages 200000] [--queries 500]
+    python benchmarks/short_passages.py DIR [--passages 200000] [--queries 500] [--stub MODEL [--dimension 64]]
     CRUMB_TASKS_DATA=DIR crumb-tasks sweep MODEL -t CRUMBTipOfTheTongue --embeddings DIR2
 
 Words are the sample's own. A document has words of its own that most of its passages mention, and a query remembers
 some of one passage: easy enough for a real encoder to be right at times, hard enough for it to be wrong. Passages have
-eight to ten words, which are at most 20 tokens of BERT's vocabulary, the two special ones included.
+eight to ten words, which are at most 20 tokens of BERT's vocabulary, the two special ones included. With ``--stub``
+there is a model as well: the mean of random vectors of words, which costs next to nothing to run and finds what shares
+words.
 """
 
 from __future__ import annotations
@@ -28,8 +30,12 @@ def main() -> None:
     parser.add_argument("root", type=Path, metavar="DIR", help="data root")
     parser.add_argument("--passages", type=int, default=200_000)
     parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument("--stub", type=Path, metavar="MODEL", help="write a model of random word vectors there")
+    parser.add_argument("--dimension", type=int, default=64, help="of the stub")
     arguments = parser.parse_args()
     write_task(arguments.root / FOLDER, arguments.passages, arguments.queries)
+    if arguments.stub is not None:
+        write_stub(arguments.stub, arguments.dimension)
 
 
 def words() -> list[str]:
@@ -68,6 +74,21 @@ def write_task(target: Path, n_passages: int, n_queries: int) -> None:
     rng.shuffle(queries)
     _write_queries(target / "eval", queries[:n_queries])
     _write_queries(target / "val", queries[n_queries:])
+
+
+def write_stub(folder: Path, dimension: int) -> None:
+    """Write a sentence-transformers directory with random vectors for the words."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    pieces = ["[UNK]", *words()]
+    tokenizer = Tokenizer(models.WordLevel({piece: at for at, piece in enumerate(pieces)}, unk_token=pieces[0]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    vectors = torch.randn(len(pieces), dimension, generator=torch.Generator().manual_seed(0))
+    module = StaticEmbedding(tokenizer, embedding_weights=vectors)
+    SentenceTransformer(modules=[module], device="cpu").save_pretrained(str(folder), create_model_card=False)
 
 
 def _passage(rng: np.random.Generator, own: np.ndarray, n_words: int) -> np.ndarray:
