@@ -332,6 +332,18 @@ DOUBLED = {
         b'{"query":{"id":"q1"},"items":[{"id":"a","passage_id":"p","passage_id":"r","score":1}]}',
         "query 'q1': the key 'passage_id' stands twice in item 1",
     ),
+    "a score beside the word passage_id": (
+        b'{"query":{"id":"q1","content":"passage_id"},"items":[{"id":"a","score":1,"score":2}]}',
+        "query 'q1': the key 'score' stands twice in item 1",
+    ),
+    "a query": (
+        b'{"query":{"id":"q1"},"items":[{"id":"a","score":1}],"query":{"id":"q2"}}',
+        "query 'q2': the key 'query' stands twice in the line",
+    ),
+    "items without any at last": (
+        b'{"query":{"id":"q1"},"items":[{"id":"a","score":1}],"items":[]}',
+        "query 'q1': the key 'items' stands twice in the line",
+    ),
     "the id of a query": (
         b'{"query":{"id":"q1","id":"q2"},"items":[{"id":"a","score":1}]}',
         "query 'q2': the key 'id' stands twice in its 'query'",

@@ -93,7 +93,7 @@ class JsonlReader:
                 else:
                     self._has_text_ids = True
                     items = plain.items
-                    if may_have_doubled(line, len(items)):
+                    if may_have_doubled(line, len(items), has_passages=False):
                         refuse_doubled(self._source, number, line)
                     doc_ids = [item.id for item in items]
                     self._columns.add_ranking(plain.query.id, doc_ids, [item.score for item in items], number)
@@ -109,7 +109,8 @@ class JsonlReader:
             parsed = self._decode(line)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             parsed = self._read_slowly(number, line)
-        if may_have_doubled(line, len(parsed.items)):
+        has_passages = any(item.passage_id is not None for item in parsed.items)
+        if may_have_doubled(line, len(parsed.items), has_passages=has_passages):
             refuse_doubled(self._source, number, line)
         self._add(number, parsed)
 
