@@ -66,6 +66,9 @@ def test_what_was_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert lines[0] == "left out: org__m00/rev/HellaSwag.json: it is empty"
     assert lines[10] == "left out: 2 more, which the report lists"
     assert "holds no readable result of RAR-b (geometric)" in lines[11]
+    argv = ["report", "--benchmark", BENCHMARK, "--results", str(tmp_path), "-o", str(tmp_path / "x.csv")]
+    assert cli.main(argv) == 1
+    assert capsys.readouterr().err.count("it is empty") == 12  # CSV has no place for them
 
 
 @pytest.mark.parametrize(
