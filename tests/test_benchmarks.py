@@ -378,6 +378,39 @@ def test_score_of_an_incomplete_model(caplog: pytest.LogCaptureFixture) -> None:
         bench().get_score(results, raise_error=True)
 
 
+def test_member_with_several_subsets_is_their_mean() -> None:
+    """In the table as in `get_score`; while a subset is missing, both have no value."""
+    classes: dict[str, Any] = {task.metadata.name: task for task in mteb.get_tasks.__globals__["TASK_LIST"]}
+    card = aggregate_card("MLQARetrieval", splits=["test"])
+    made = benchmark(BENCH, card, classes)
+    subsets = list(made.tasks[0].hf_subsets)
+
+    def scored(values: Mapping[str, float]) -> BenchmarkResults:
+        entries = [
+            {"hf_subset": name, "languages": ["eng-Latn"], "main_score": value, "ndcg_at_10": value}
+            for name, value in values.items()
+        ]
+        of_task = TaskResult(
+            task_name="MLQARetrieval",
+            dataset_revision=made.tasks[0].metadata.revision,
+            mteb_version="2.26.0",
+            evaluation_time=0.0,
+            scores={"test": entries},
+        )
+        model = ModelResult(model_name=BM25, model_revision="0_3_0", task_results=[of_task])
+        return BenchmarkResults(model_results=[model])
+
+    values = {name: at / 100 for at, name in enumerate(subsets)}
+    complete, partial = scored(values), scored({name: values[name] for name in subsets[1:]})
+
+    assert len(subsets) > 1
+    (row,) = table_of(complete, made)
+    assert row["Mean (nDCG@10)"] == made.get_score(complete)[BM25]["Mean(nDCG@10)"]
+    assert row["Mean (nDCG@10)"] == pytest.approx(sum(values.values()) / len(values))
+    assert [row["Mean (nDCG@10)"] for row in table_of(partial, made)] == [None]
+    assert made.get_score(partial)[BM25]["Mean(nDCG@10)"] is None
+
+
 def test_table_that_changed_its_shape_is_mtebs_own(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

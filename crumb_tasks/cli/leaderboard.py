@@ -46,9 +46,11 @@ def run(args: argparse.Namespace) -> int:
     from crumb_tasks import register
 
     register()
-    from crumb_tasks.leaderboard import cache_root, prepare, serve
+    from crumb_tasks.leaderboard import cache_root, check_extra, prepare, serve
 
     root = cache_root(args.folder)
+    if not args.prepare_only:
+        check_extra()
     prepared = prepare(root)
     _print_left_out(prepared.left_out)
     print(_summary(prepared), flush=True)

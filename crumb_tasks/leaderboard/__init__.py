@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from crumb_tasks.leaderboard.preparing import Prepared, prepare
 from crumb_tasks.leaderboard.reading import cache_root
-from crumb_tasks.leaderboard.serving import serve
+from crumb_tasks.leaderboard.serving import check_extra, serve
 
-__all__ = ["Prepared", "cache_root", "prepare", "serve"]
+__all__ = ["Prepared", "cache_root", "check_extra", "prepare", "serve"]

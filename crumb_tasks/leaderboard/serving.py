@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crumb_tasks.errors import MissingExtraError, UsageError
 from crumb_tasks.mteb_compat import MENU_MODULE, refresh_benchmark_registry
 from crumb_tasks.plugin import MENU_VARIABLE, inject_menu
 
-if TYPE_CHECKING:
-    from mteb.cache import ResultCache
-
 HOST = "127.0.0.1"
+
+
+def check_extra() -> None:
+    """Check that MTEB's leaderboard can be imported, without doing so.
+
+    Raises:
+        MissingExtraError: What it needs is not installed.
+    """
+    if any(importlib.util.find_spec(name) is None for name in ("gradio", "plotly", "cachetools")):
+        raise MissingExtraError("MTEB's leaderboard", "leaderboard")
 
 
 def serve(root: Path, port: int | None, announce: Callable[[str], None]) -> None:
@@ -30,6 +37,7 @@ def serve(root: Path, port: int | None, announce: Callable[[str], None]) -> None
         MissingExtraError: The extra ``leaderboard`` is not installed.
         UsageError: The port is taken.
     """
+    check_extra()
     app = _app(root)
     try:
         _, address, _ = app.launch(
@@ -47,12 +55,8 @@ def _app(root: Path) -> Any:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ[MENU_VARIABLE] = "all"
     from mteb.cache import ResultCache
+    from mteb.leaderboard import get_leaderboard_app
 
-    try:
-        from mteb.leaderboard import get_leaderboard_app
-    except ImportError as error:
-        raise MissingExtraError("MTEB's leaderboard", "leaderboard") from error
     inject_menu(importlib.import_module(MENU_MODULE))
     refresh_benchmark_registry()
-    cache: ResultCache = ResultCache(root)
-    return get_leaderboard_app(cache, cache_repo_id="")
+    return get_leaderboard_app(ResultCache(root), cache_repo_id="")
