@@ -491,6 +491,10 @@ def test_plain_lines_say_how_far_it_got(crumb: Command, static: Path) -> None:
         (("-t", TASK, "--revision", "abc"), "--revision is for models on the Hub"),
         (("-t", TASK, "--batch-size", "0"), "--batch-size must be 1 or more"),
         (("-t", TASK, "--device", "gpu"), "--device 'gpu' is no device of torch"),
+        (("-t", TASK, "--rerank", ""), "--rerank: it is empty"),
+        (("-t", TASK, "--queries", ""), "--queries: it is empty"),
+        (("-t", TASK, "--embeddings", __file__), "is a file; name a folder"),
+        (("-t", TASK, "--output-folder", __file__), "is a file; name a folder"),
         (("-t", TASK, "--max-seq-length", "5"), "has no length limit that --max-seq-length could set"),
     ],
 )

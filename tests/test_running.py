@@ -405,6 +405,21 @@ def test_pace_tells_what_is_left() -> None:
     assert replace(pace, n_tasks=3).line() == "50/100 documents, 10 documents/s, 5.0 s left in this task"
 
 
+def test_failed_task_is_counted_once() -> None:
+    """A task that fails before it begins has its place, and one that fails later keeps it."""
+    stream = io.StringIO()
+    with Reporter(stream, Pace(3, {"A": 10, "B": 10, "C": 10})) as reporter:
+        reporter.start("A", 10, 1)
+        reporter.fail("A", "late")
+        reporter.fail("B", "early")
+        reporter.start("C", 10, 1)
+
+    places = [line.partition(":")[0] for line in stream.getvalue().splitlines()]
+    assert places == ["[1/3] A", "[1/3] A", "[2/3] B", "[3/3] C"]
+    assert reporter.pace.knows_all
+    assert not reporter.pace.n_expected
+
+
 def test_lines_come_seldom() -> None:
     """In a pipe a long task is a line every few seconds, not one for each block."""
     clock, stream = Clock(), io.StringIO()

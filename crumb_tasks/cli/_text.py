@@ -34,6 +34,26 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def given(text: str) -> str:
+    """Return the value of an option; an empty one, such as a shell's unset variable, is refused, not taken for none."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; leave the option out, or set the variable it comes from")
+    return text
+
+
+def given_path(text: str) -> Path:
+    """Return the path that an option gives; an empty one would be the current folder."""
+    return Path(given(text))
+
+
+def given_folder(text: str) -> Path:
+    """Return the folder that an option gives, whether or not it exists; a file is refused."""
+    path = given_path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"'{text}' is a file; name a folder")
+    return path
+
+
 def visible(text: str) -> str:
     """Return ``text`` on one line, whatever a file holds: what a terminal would obey is written as an escape."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

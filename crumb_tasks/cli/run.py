@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crumb_tasks.cli._cluster import add_cluster_options, evaluate_on_cluster, refuse_cluster_contradictions
 from crumb_tasks.cli._costs import add_cost_options, cost_meter, print_costs, refuse_cost_contradictions
 from crumb_tasks.cli._models import be_quiet, meta_of
-from crumb_tasks.cli._text import add_command, add_data_option, table
+from crumb_tasks.cli._text import add_command, add_data_option, given, given_folder, given_path, table
 from crumb_tasks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,9 +53,14 @@ def add_parser(subparsers: Any) -> None:
     _add_loading(parser)
     keeping = parser.add_argument_group("results")
     keeping.add_argument(
-        "--output-folder", type=Path, metavar="DIR", help="MTEB's cache folder (default: $MTEB_CACHE or ~/.cache/mteb)"
+        "--output-folder",
+        type=given_folder,
+        metavar="DIR",
+        help="MTEB's cache folder (default: $MTEB_CACHE or ~/.cache/mteb)",
     )
-    keeping.add_argument("--embeddings", type=Path, metavar="DIR", help="keep document embeddings in DIR between runs")
+    keeping.add_argument(
+        "--embeddings", type=given_folder, metavar="DIR", help="keep document embeddings in DIR between runs"
+    )
     keeping.add_argument("--overwrite", action="store_true", help="evaluate again what is cached")
     add_cost_options(parser)
     add_cluster_options(parser)
@@ -74,12 +78,13 @@ def _add_conditions(parser: argparse.ArgumentParser) -> None:
     )
     conditions.add_argument(
         "--queries",
-        type=Path,
+        type=given_path,
         metavar="FILE",
         help="rewritten queries: JSON lines with id and content, a table of id and text, or a folder of such files",
     )
     conditions.add_argument(
         "--rerank",
+        type=given,
         metavar="FIRST_STAGE",
         help="re-rank a run file, a folder of runs or predictions, or another model's cached runs (by its name)",
     )

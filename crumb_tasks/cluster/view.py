@@ -82,6 +82,14 @@ class View:
         took = duration(time.monotonic() - self._own.started)
         self.say(f"[{self._own.place}/{self._n_tasks}] {self._own.task}: {outcome} in {took}")
 
+    def fail(self, task: str, reason: str) -> None:
+        """A task has failed, perhaps before it began."""
+        if getattr(self._own, "task", "") != task:
+            self._n_begun += 1
+            self._n_expected.pop(task, None)
+            self._own.place, self._own.task = self._n_begun, task
+        self.say(f"[{self._own.place}/{self._n_tasks}] {task}: failed: {reason}")
+
     def _run(self) -> None:
         last = time.monotonic()
         while not self._is_over.wait(_REDRAW):

@@ -127,7 +127,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 -- whatever stops one task must not stop the others
             unit.failure = _reason(error).removeprefix(f"{unit.name}: ")
             write_failure(self._folder, unit.name, unit.failure)
-            self._reporter.say(f"{unit.name}: failed: {unit.failure}")
+            self._reporter.fail(unit.name, unit.failure)
         finally:
             if unit.task.data_loaded:
                 unit.task.unload_data()

@@ -37,7 +37,7 @@ class Preparation:
         """Load the task's data, put in rewritten queries and candidates, and return where the candidates are from."""
         task, condition = unit.task, self._condition
         if not isinstance(task, AbsTaskRetrieval) and not (condition.instructions.is_native and _is_plain(condition)):
-            raise UsageError(f"{unit.name} is no retrieval task; conditions are for retrieval, run it natively")
+            raise UsageError(f"{unit.name}: no retrieval task; conditions are for retrieval, run it natively")
         task.load_data(num_proc=self._num_proc)
         if not isinstance(task, AbsTaskRetrieval):
             return {}
@@ -46,8 +46,8 @@ class Preparation:
             _take_apart(task, condition.instructions)
         if condition.instructions.needs_instruction and not _has_instruction(task):
             raise UsageError(
-                f"{unit.name} has no instruction; under --instructions {condition.instructions.token} it would be run "
-                "as under 'none'"
+                f"{unit.name}: it has no instruction; under --instructions {condition.instructions.token} it would be "
+                "run as under 'none'"
             )
         self._rewrite(unit)
         return self._restrict(unit)

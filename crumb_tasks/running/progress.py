@@ -41,6 +41,11 @@ class Pace:
         self.n_expected.pop(task, None)
         self.started = self.clock()
 
+    def skip(self, task: str) -> None:
+        """Count a task that does not begin."""
+        self.task, self.at = task, self.at + 1
+        self.n_expected.pop(task, None)
+
     def advance(self, count: int) -> None:
         """Count documents that were done; of documents that stand for passages there may be more than expected."""
         self.done += count
@@ -88,6 +93,9 @@ class Reports(Protocol):
 
     def finish(self, outcome: str) -> None:
         """The task is over."""
+
+    def fail(self, task: str, reason: str) -> None:
+        """A task has failed, perhaps before it began."""
 
 
 class Reporter:
@@ -152,6 +160,12 @@ class Reporter:
         done, rate, took = self.pace.done, self.pace.rate, self.pace.finish()
         speed = f", {rate:,.0f} {self.pace.noun}/s" if done else ""
         self.say(f"{self._place} {self.pace.task}: {outcome} in {duration(took)}{speed}")
+
+    def fail(self, task: str, reason: str) -> None:
+        """A task has failed, perhaps before it began."""
+        if self.pace.task != task:
+            self.pace.skip(task)
+        self.say(f"{self._place} {task}: failed: {reason}")
 
     @property
     def _place(self) -> str:
