@@ -5,7 +5,8 @@ that names them, so that a version which moved one is met by one line here. Noth
 function is called: the start-up hook and ``crumb-tasks list`` import this module.
 
 Not listed are the methods of MTEB's classes that ours override (``_evaluate_subset``, ``_save_task_predictions``,
-``_create_summary_table``, ``filter_eval_splits``, ``task_results_to_scores``): they stand where they are overridden.
+``_create_summary_table``, ``_create_per_task_table``, ``filter_eval_splits``, ``task_results_to_scores``): they stand
+where they are overridden.
 """
 
 # ruff: noqa: SLF001 -- private names are what this module is for

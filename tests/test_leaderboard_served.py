@@ -1,6 +1,7 @@
 """MTEB's own leaderboard and API, unmodified and without network, in a real browser: they say what the files say.
 
 They need the extra ``test-leaderboard`` and a Chromium; without them every test is skipped and says what is missing.
+``CRUMB_TASKS_SCREENSHOTS`` names a folder for pictures of what was looked at.
 """
 
 from __future__ import annotations
