@@ -153,3 +153,16 @@ def test_page_has_costs(tmp_path: Path) -> None:
     assert "Quality against query latency and throughput" in text
     assert "Quality against infrastructure" not in text
     assert "a<b>" not in text
+
+
+def test_no_cost_is_a_point_as_well(tmp_path: Path) -> None:
+    """BM25 has no parameter: a known zero is drawn and stands on the front."""
+    pytest.importorskip("jinja2")
+    write(tmp_path / "results", "words", 0.5, {"parameters": known(0)})
+    write(tmp_path / "results", "vectors", 0.6, {"parameters": known(2e7)})
+    page = tmp_path / "report.html"
+
+    assert main(["report", "--results", str(tmp_path / "results"), "--benchmark", NAME, "-o", str(page)]) == 0
+
+    assert "parameters of the model, logarithmic" not in page.read_text(encoding="utf-8")
+    assert fronts_by_axis(ranked(tmp_path / "results")) == {"infrastructure": [["me/words", "me/vectors"]]}

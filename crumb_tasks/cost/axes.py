@@ -56,14 +56,14 @@ AXES: Final = (
     Axis("infrastructure", "infrastructure", "once", "parameters"),
 )
 _PARTS: Final = {
-    "total": "a query alone",
+    "total": "latency of a query alone",
     "encode": "its encoding",
     "search": "its search",
     "rerank": "its re-ranking",
 }
 QUANTITIES: Final[Mapping[str, Kind]] = {
     **{
-        f"{part}_ms_p{percent}": Kind("latency", "ms", f"{title}, {percent} % are faster")
+        f"{part}_ms_p{percent}": Kind("latency", "ms", title if percent == 50 else f"{title}, {percent} % are faster")
         for part, title in _PARTS.items()
         for percent in (50, 95, 99)
     },

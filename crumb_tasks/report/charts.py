@@ -135,14 +135,14 @@ def _scatters(ranking: Ranking, marked: Sequence[System]) -> Iterator[Chart | No
         where = f" Measured on {front.machine}." if front.machine else ""
         yield _against(
             (f"Quality against {front.axis.title}", f"Paid {front.axis.recurs}.{where} {_FRONT}"),
-            (f"{front_label(front.axis)}, logarithmic", f"{measure}{mean}"),
+            (front_label(front.axis), f"{measure}{mean}"),
             list(front.points),
             marked,
             is_cost=True,
         )
     yield _against(
         ("Quality against evaluation time", _TIME),
-        ("seconds for all members, logarithmic", f"{measure}{mean}"),
+        ("seconds for all members", f"{measure}{mean}"),
         _points(_seconds(ranking), quality),
         marked,
         is_cost=True,
@@ -190,15 +190,9 @@ def _against(
                 _scatter(axes, [(x, y)], color=_SERIES[number], marker=_MARKERS[number], s=46, linewidths=0, zorder=3)
         if diagonal:
             axes.axline((0, 0), slope=1, color=_INK, linewidth=0.8, linestyle="--")
-        if is_cost:
-            _scale_by_decades(axes.xaxis)
-            axes.step(
-                *zip(*pareto_front([(x, y) for _, x, y in points]), strict=True),
-                where="post",
-                color=_INK,
-                linewidth=0.8,
-            )
         axes.set_xlabel(labels[0])
+        if is_cost:
+            _paint_cost(axes, [(x, y) for _, x, y in points])
         axes.set_ylabel(labels[1])
         axes.margins(0.08)
         if diagonal:
@@ -211,6 +205,14 @@ def _against(
 
     shown = tuple(system for system in marked if any(system == other for other, _, _ in points))
     return Chart(words[0], words[1], _svg(paint, 2.8, words[0]), shown)
+
+
+def _paint_cost(axes: Any, points: Sequence[tuple[float, float]]) -> None:
+    """Scale the axis of cost and draw the front."""
+    if all(cost > 0 for cost, _ in points):  # BM25 has no parameter
+        _scale_by_decades(axes.xaxis)
+        axes.set_xlabel(f"{axes.get_xlabel()}, logarithmic")
+    axes.step(*zip(*pareto_front(points), strict=True), where="post", color=_INK, linewidth=0.8)
 
 
 def _scale_by_decades(axis: Any) -> None:

@@ -156,7 +156,9 @@ def cost_of_front(axis: Axis, value: float) -> float | None:
 def front_label(axis: Axis) -> str:
     """Return what `cost_of_front` is, in words."""
     kind = QUANTITIES[axis.headline]
-    return "ms to encode a document" if kind.higher_is_better else f"{kind.title}, {kind.unit}"
+    if kind.higher_is_better:
+        return "ms to encode a document"
+    return kind.title if kind.unit in kind.title else f"{kind.title}, {kind.unit}"
 
 
 def _unbeaten(points: list[tuple[System, float, float]]) -> Iterator[System]:
