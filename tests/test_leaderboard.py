@@ -308,6 +308,13 @@ def test_command_without_results_is_one_line(
     assert len(err.splitlines()) == 1
 
 
+def test_port_that_is_none_is_one_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said before anything is read or written."""
+    assert main(["leaderboard", str(root), "--port", "70000"]) == 2
+
+    assert capsys.readouterr().err == "crumb-tasks: --port 70000 is no port; ports are 1 to 65535\n"
+
+
 def test_missing_extra_is_one_line_with_the_pip_command(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """MTEB's leaderboard needs gradio, which MTEB does not bring by itself."""
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crumb_tasks.cli._text import add_command
+from crumb_tasks.errors import UsageError
 
 if TYPE_CHECKING:
     from crumb_tasks.leaderboard import Prepared
@@ -42,6 +43,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare the files, then serve them or say how."""
+    if args.port is not None and not 0 < args.port < 2**16:
+        raise UsageError(f"--port {args.port} is no port; ports are 1 to {2**16 - 1}")
     _stay_here()
     from crumb_tasks import register
 

@@ -46,7 +46,7 @@ def serve(root: Path, port: int | None, announce: Callable[[str], None]) -> None
     except OSError as error:
         if port is None:
             raise
-        raise UsageError(f"port {port} cannot be used ({error}); name another with --port") from error
+        raise UsageError(f"port {port} of {HOST} cannot be used; name another with --port") from error
     announce(address)
     app.block_thread()
 
