@@ -1,4 +1,4 @@
-"""The plot of a sweep: what speed costs in agreement with exact search, and in quality."""
+"""The plot of a sweep: what speed of search costs in agreement with exact search, and in quality."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def draw(sweeps: Sequence[dict[str, Any]], path: Path) -> None:
         for axes_of_task, content in zip(rows, sweeps, strict=True):
             for axes, (key, label) in zip(axes_of_task, _PANELS, strict=True):
                 _paint_panel(axes, content, key)
-                axes.set_xlabel("queries/s in batches, search alone (median, lowest to highest)")
-                axes.set_ylabel(label)
+                axes.set_xlabel("queries/s in batches (median, lowest to highest)", fontsize=8)
+                axes.set_ylabel(label, fontsize=8)
                 axes.set_title(f"{content['task']}, {content['documents']:,} documents", fontsize=9)
         handles, labels = rows[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
@@ -60,5 +60,15 @@ def _paint_panel(axes: Any, content: dict[str, Any], key: str) -> None:
             markersize=5,
             label=family,
         )
-    axes.set_xscale("log")
+    _scale_by_decades(axes.xaxis)
     axes.grid(linewidth=0.4)
+
+
+def _scale_by_decades(axis: Any) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.axes.set_xscale("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=8))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+    axis.axes.tick_params(labelsize=8)
