@@ -30,6 +30,7 @@ from crumb_tasks.running.plan import find_tasks, make_plan
 from crumb_tasks.running.progress import EVERY, Pace, Reporter, duration
 from crumb_tasks.running.records import Record, differences, file_sha256
 from crumb_tasks.running.rewriting import read_rewritten
+from crumb_tasks.running.summary import lines
 from crumb_tasks.runs import Run
 
 register()
@@ -257,6 +258,25 @@ def test_result_of_mteb_run_holds_while_its_data_do(tmp_path: Path) -> None:
     assert not stale.keeps
     fresh = make_plan(tasks, meta, Condition(), ours, is_fresh=True)
     assert len(fresh.pending) == 2
+
+
+def test_interrupted_run_says_what_was_not_run(tmp_path: Path) -> None:
+    """What an interrupt left out is neither cached nor of its old value, and an aggregate counts what is there."""
+    plan = make_plan(
+        [mteb.get_task("CRUMBSample")], mteb.get_model_meta("mteb/baseline-bm25s"), Condition(), cache(tmp_path)
+    )
+    for at, unit in enumerate(plan.units[:3]):
+        unit.result = a_result(unit.name, unit.task.metadata.revision)
+        unit.state = ("missing", "changed", "cached")[at]
+    plan.units[0].computed = ("test",)
+
+    *units, aggregate = lines(plan, "mteb/baseline-bm25s")
+
+    assert [line.state for line in units] == ["new", "not run", "cached", *["not run"] * 5]
+    assert [line.value is None for line in units] == [False, True, False, *[True] * 5]
+    assert aggregate.coverage == "2/8 tasks"
+    assert aggregate.state.startswith("no value without CRUMBSampleCodeRetrieval, ")
+    assert aggregate.state.endswith(" and 3 more")
 
 
 def test_members_are_evaluated_once(tmp_path: Path) -> None:

@@ -68,6 +68,12 @@ class Unit:
         return str(self.task.metadata.name)
 
     @property
+    def standing(self) -> TaskResult | None:
+        """The result as far as it holds: none of a task that failed, or was to be evaluated again and was not."""
+        holds = not self.failure and (self.state in {"cached", "missing"} or bool(self.computed))
+        return self.result if holds else None
+
+    @property
     def scorer(self) -> str:
         """Whose scorer reports."""
         return "crumb_tasks" if isinstance(self.task, CardTask) else "MTEB"

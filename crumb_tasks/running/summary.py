@@ -35,7 +35,7 @@ class Line:
         measure: Its main score, as MTEB calls it.
         value: The number, ``None`` where there is none.
         coverage: Answered queries of all, or members of all.
-        state: ``new``, ``cached``, ``failed`` or why there is no value.
+        state: ``new``, ``cached``, ``failed``, ``not run`` (after an interrupt) or why there is no value.
         scorer: Whose scorer reports.
         published: A published number beside it.
     """
@@ -65,10 +65,10 @@ def lines(plan: Plan, model: str) -> Iterator[Line]:
 
 
 def _unit_line(unit: Unit, split: str, published: str) -> Line:
-    entries = [] if unit.result is None or unit.failure else unit.result.scores.get(split, [])
+    entries = [] if unit.standing is None else unit.standing.scores.get(split, [])
     values = [entry["main_score"] for entry in entries if entry.get("main_score") is not None]
     value = sum(values) / len(values) if values else None
-    state = "failed" if unit.failure else "new" if split in unit.computed else "cached"
+    state = "failed" if unit.failure else "new" if split in unit.computed else "cached" if entries else "not run"
     coverage = ""
     if entries and "n_queries" in entries[0]:
         missing, total = entries[0].get("n_missing", 0), entries[0]["n_queries"]
@@ -80,15 +80,18 @@ def _aggregate_line(aggregate: AbsTaskAggregate, split: str, plan: Plan, publish
     name = aggregate.metadata.name
     members = [task.metadata.name for task in aggregate.tasks]
     card = getattr(aggregate, "card", None)
+    results = {unit.name: unit.standing for unit in plan.units} | plan.results
     there = [
         member
         for member in members
-        if _has_split(plan.results.get(member), split if card is None else card.split_of(member, split))
+        if _has_split(results.get(member), split if card is None else card.split_of(member, split))
     ]
     value = _value(plan.results.get(name), split)
     scorer = "MTEB" if card is None else "crumb_tasks"
     missing = [member for member in members if member not in there]
-    state = "combined" if value is not None else f"no value without {', '.join(missing)}" if missing else "no value"
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    without = f"no value without {', '.join(missing[:3])}{more}" if missing else "no value"
+    state = "combined" if value is not None else without
     coverage = f"{len(there)}/{len(members)} tasks"
     return Line(name, split, aggregate.metadata.main_score, value, coverage, state, scorer, published)
 
@@ -264,7 +267,7 @@ def rewriting_effects(plan: Plan, meta: ModelMeta, cache: WholeFilesCache) -> tu
     effects: list[Effect] = []
     without: dict[str, str] = {}
     for unit in plan.units:
-        if unit.failure or unit.result is None:
+        if unit.standing is None:
             continue
         old, new = Record.read(before, unit.name), Record.read(after, unit.name)
         if old is None or new is None:
