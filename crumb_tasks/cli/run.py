@@ -230,7 +230,7 @@ def _settings(args: argparse.Namespace, options: LoadOptions, costs: CostMeter |
 
 
 def _print_results(plan: Plan, meta: ModelMeta, condition: Condition, cache: WholeFilesCache) -> None:
-    from crumb_tasks.running.summary import condition_lines, lines, rewriting_effects
+    from crumb_tasks.running.summary import lines
 
     head = ["task", "split", "measure", "value", "coverage", "result", "scorer", "published"]
     rows = [
@@ -247,6 +247,22 @@ def _print_results(plan: Plan, meta: ModelMeta, condition: Condition, cache: Who
         for line in lines(plan, str(meta.name))
     ]
     print(_without_empty_columns(head, rows))
+    _print_conditions(plan, meta, cache)
+    if condition.rewritten is not None:
+        _print_effects(plan, meta, cache)
+    for note in [*plan.notes, *(f"{unit.name}: {note}" for unit in plan.units for note in unit.notes)]:
+        print(f"note: {note}")
+    failed = [unit for unit in plan.units if unit.failure]
+    if failed:
+        print(f"\n{len(failed)} of {len(plan.units)} tasks failed:")
+        for unit in failed:
+            print(f"  {unit.name}: {unit.failure}")
+    print(f"\nresults: {cache.folder(meta)}")
+
+
+def _print_conditions(plan: Plan, meta: ModelMeta, cache: WholeFilesCache) -> None:
+    from crumb_tasks.running.summary import condition_lines
+
     conditions = condition_lines(plan, meta, cache)
     if conditions:
         print(f"\nconditions of {meta.name}")
@@ -261,24 +277,20 @@ def _print_results(plan: Plan, meta: ModelMeta, condition: Condition, cache: Who
             for line in conditions
         ]
         print(table(["task", "split", "condition", "value", "gain"], rows))
-    if condition.rewritten is not None:
-        effects, without = rewriting_effects(plan, meta, cache)
-        print()
-        for effect in effects:
-            print(effect)
-        if len(effects) > 1:
-            helped, hurt, same = (sum(getattr(one, name) for one in effects) for name in ("helped", "hurt", "same"))
-            print(f"in all: rewriting helped {helped} queries, hurt {hurt}, left {same} as they were")
-        for task, reason in without.items():
-            print(f"{task}: not compared: {reason}; run it without --queries (with --overwrite if MTEB has run it)")
-    for note in [*plan.notes, *(f"{unit.name}: {note}" for unit in plan.units for note in unit.notes)]:
-        print(f"note: {note}")
-    failed = [unit for unit in plan.units if unit.failure]
-    if failed:
-        print(f"\n{len(failed)} of {len(plan.units)} tasks failed:")
-        for unit in failed:
-            print(f"  {unit.name}: {unit.failure}")
-    print(f"\nresults: {cache.folder(meta)}")
+
+
+def _print_effects(plan: Plan, meta: ModelMeta, cache: WholeFilesCache) -> None:
+    from crumb_tasks.running.summary import rewriting_effects
+
+    effects, without = rewriting_effects(plan, meta, cache)
+    print()
+    for effect in effects:
+        print(effect)
+    if len(effects) > 1:
+        helped, hurt, same = (sum(getattr(one, name) for one in effects) for name in ("helped", "hurt", "same"))
+        print(f"in all: rewriting helped {helped} queries, hurt {hurt}, left {same} as they were")
+    for task, reason in without.items():
+        print(f"{task}: not compared: {reason}; run it without --queries (with --overwrite if MTEB has run it)")
 
 
 def _without_empty_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
