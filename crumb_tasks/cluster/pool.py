@@ -228,7 +228,7 @@ class Pool:
 
     def _replace(self, slot: Slot, error: Exception) -> None:
         """Put a new worker in the place of one that died."""
-        reason = _first_line(error)
+        reason = _in_short(error)
         if slot.phase == "busy":
             with self._lock:
                 text = f"{slot} is lost ({reason}){self._again(self._schedule.running.get(slot.number))}"
@@ -293,6 +293,8 @@ class Pool:
             self._say(f"{len(late)} of {len(self._slots)} workers wait for a place on the cluster, or for the model")
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".:") if lines else type(error).__name__
+def _in_short(error: Exception) -> str:
+    """Return the first line of an error of Ray, and the last where that is another error's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    cause = f": {lines[-1]}" if "Error: " in lines[-1] and len(lines) > 1 else ""
+    return f"{lines[0].rstrip('.:')}{cause}"[:300]
