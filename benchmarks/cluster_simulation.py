@@ -2,11 +2,15 @@
 
     python benchmarks/cluster_simulation.py [--passages 100000000] [--workers 8 64 256] [--queries 500] [--depth 1000]
                                             [--max-passage] [--rate 100] [--lost 0.01]
+    python benchmarks/cluster_simulation.py --driver [--passages 10000000]
 
 Workers are events on a clock of their own: each encodes ``--rate`` passages a second, a fifth more or less, and loses a
 shard with probability ``--lost``, after which another worker of its place needs two minutes to load the model. Each
 finished shard is answered with what a search of its size would find: the best of as many random scores. What is
 measured is real: traffic in bytes of the answers, seconds of the merge, memory of this process.
+
+With ``--driver`` what the driver does before the first shard: ordering the ids, and reading all texts once to balance
+shards and to tell whether workers have the same ones.
 """
 
 from __future__ import annotations
@@ -156,6 +160,35 @@ def simulate(
     return Outcome(len(shards), n_lost, seconds / 3600, ideal / 3600, traffic, merging, merge.ranked())
 
 
+def prepare(n_passages: int, n_read: int = 500_000) -> str:
+    """Order the ids of a corpus, read texts of ``n_read`` passages, and return in words what it took."""
+    import pyarrow as pa
+
+    from crumb_tasks.search.order import CorpusOrder
+
+    numbers = np.random.default_rng(0).permutation(n_passages)
+    ids = pa.chunked_array([pa.array(part).cast(pa.string()) for part in np.array_split(numbers, 100)])
+    del numbers
+    before, started = resident_mib(), time.perf_counter()
+    order = CorpusOrder.of(ids, None)
+    ordering, kept = time.perf_counter() - started, resident_mib() - before
+    text = pa.array(["x" * LENGTH] * n_read)
+    table = pa.table({"id": order.ids[:n_read], "text": text})
+    started = time.perf_counter()
+    Blocks.of(table.slice(start, grid.BLOCK) for start in range(0, n_read, grid.BLOCK))
+    reading = time.perf_counter() - started
+    return (
+        f"{n_passages:,} ids: ordered in {ordering:.1f} s, {kept:,.0f} MiB more, peak {peak_mib():,.0f} MiB; "
+        f"texts read at {n_read * LENGTH / 1e9 / reading:.2f} GB/s"
+    )
+
+
+def resident_mib() -> float:
+    """Return the memory of this process now, in MiB."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
 def peak_mib() -> float:
     """Return the highest memory that this process has had, in MiB."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
@@ -172,8 +205,12 @@ def main() -> None:
     parser.add_argument("--max-passage", action="store_true")
     parser.add_argument("--rate", type=float, default=100.0)
     parser.add_argument("--lost", type=float, default=0.01)
+    parser.add_argument("--driver", action="store_true", help="what the driver does before the first shard")
     arguments = parser.parse_args()
     for n_passages in arguments.passages:
+        if arguments.driver:
+            print(prepare(n_passages), flush=True)
+            continue
         for n_workers in arguments.workers:
             options: dict[str, Any] = {
                 "n_queries": arguments.queries,

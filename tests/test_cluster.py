@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from mteb.timing import TimingStack
 from mteb_models import OwnSearch, PairScorer, WordEncoder
 from mteb_world import task_card, write_collection
+from standin import ROOT
 
 from crumb_tasks.cli import main
 from crumb_tasks.cluster import shards
@@ -545,9 +547,27 @@ def test_without_ray_the_command_says_what_to_install(
 ) -> None:
     """Ray is an extra."""
     monkeypatch.setenv("MTEB_CACHE", str(tmp_path))
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
 
     code = main(["run", "mteb/baseline-random-encoder", "-t", "CRUMBSampleLegalQA", "--ray", "local"])
 
     assert code == 2
     assert "pip install 'crumb-tasks[ray]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("n_workers", [1, 7, 256])
+@pytest.mark.parametrize("max_passage", [False, True])
+def test_a_simulated_cluster_finishes_every_shard(n_workers: int, *, max_passage: bool) -> None:
+    """The real schedule and merge on generated answers, a third of them lost: nothing is missing or there twice."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from cluster_simulation import simulate
+
+    found = simulate(300_000, n_workers, n_queries=5, depth=50, max_passage=max_passage, lost=0.3)
+
+    assert found.n_lost > 0
+    assert found.hours >= found.ideal_hours
+    assert found.traffic == found.n_shards * (5 * 50 * (4 + 4) + 6 * 8)
+    assert np.diff(found.ranked.offsets).tolist() == [50] * 5
+    documents = (found.ranked.keys & 0xFFFFFFFF).reshape(5, 50) // (6 if max_passage else 1)
+    assert all(len(set(of_query)) == 50 for of_query in documents.tolist())
+    assert (np.diff(found.ranked.keys.reshape(5, 50), axis=1) < 0).all()

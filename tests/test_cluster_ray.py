@@ -206,7 +206,7 @@ def test_a_worker_that_is_ended_is_replaced(command: Command, plain: Command) ->
 
     assert command.end(process) == 0, command.said
     assert f"pid {workers[0]}) is lost" in command.said
-    assert re.search(rf"rows [\d,]+ to [\d,]+ of {LARGE} are done again", command.said)
+    assert re.search(rf"; {LARGE}, rows [\d,]+ to [\d,]+ is done again", command.said)
     found, expected = command.results(), plain.results()
     assert found == {name: expected[name] for name in found}
     assert f"{LARGE}.test" in found
@@ -248,7 +248,7 @@ def test_a_shard_that_ends_every_worker_is_given_up(command: Command, plain: Com
     code = command.run("-t", LARGE, other, "--ray", "local", "--workers", "2", POISON="# Item 12345\n")
 
     assert code == 1, command.said
-    failure = re.search(rf"{LARGE}: rows ([\d,]+) to [\d,]+ were given up after 3 tries; the last", command.said)
+    failure = re.search(rf"{LARGE}, rows ([\d,]+) to [\d,]+: given up after 3 tries; the last", command.said)
     assert failure is not None, command.said
     assert "1 of 2 tasks failed" in command.said
     assert command.results()[other] == plain.results()[other]

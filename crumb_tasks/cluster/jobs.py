@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from crumb_tasks.cards import TaskCard
+from crumb_tasks.cluster.shards import Shard
 from crumb_tasks.request import QueryGroup
 from crumb_tasks.search.identity import WITHOUT_EFFECT, content_hash
 
@@ -82,6 +83,13 @@ class Work:
     def asked_ids(self) -> list[str]:
         """Ids of the queries that may rank something, in order: what shards of ``pairs`` count."""
         return [query_id for query_id in self.query_ids if query_id in (self.candidates or {})]
+
+    def words(self, shard: Shard) -> str:
+        """Return a part of it in words."""
+        if self.kind not in {"vectors", "pairs"}:
+            return self.task
+        what = "queries" if self.kind == "pairs" else "rows"
+        return f"{self.task}, {what} {shard.first:,} to {shard.stop:,}"
 
     def identity(self, meta: ModelMeta) -> dict[str, Any]:
         """Return all that decides what is found, in plain words, for models of that name and experiment.

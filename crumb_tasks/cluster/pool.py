@@ -155,7 +155,7 @@ class Pool:
                     line.doing = f"closed: {slot.reason}"
                 elif job is not None and job.search in self._searches:
                     shard = job.shard
-                    line.doing = f"{self._searches[job.search].work.task} {shard.first:,} to {shard.stop:,}"
+                    line.doing = self._searches[job.search].work.words(shard)
                     line.done, line.total = min(slot.state.in_shard, shard.count), shard.count
                     done += line.done
                 lines.append(line)
@@ -241,8 +241,7 @@ class Pool:
     def _again(self, job: Job | None) -> str:
         if job is None or job.search not in self._searches:
             return ""
-        task, shard = self._searches[job.search].work.task, job.shard
-        return f"; rows {shard.first:,} to {shard.stop:,} of {task} are done again"
+        return f"; {self._searches[job.search].work.words(job.shard)} is done again"
 
     def _failed(self, slot: Slot, failure: Failure) -> None:
         """Have a job done again, or give its search up; called with the lock."""
@@ -256,11 +255,10 @@ class Pool:
             search.answers.put(ClusterError(failure.reason))
         elif last is not None:
             self._schedule.drop(job.search)
-            what = "queries" if search.work.kind == "pairs" else "rows"
             search.answers.put(
                 ClusterError(
-                    f"{search.work.task}: {what} {job.shard.first:,} to {job.shard.stop:,} were given up after {TRIES} "
-                    f"tries; the last, by worker {slot.number + 1}: {failure.reason}"
+                    f"{search.work.words(job.shard)}: given up after {TRIES} tries; the last, by worker "
+                    f"{slot.number + 1}: {failure.reason}"
                 )
             )
 
