@@ -223,6 +223,18 @@ def test_cached_results_need_no_model(crumb: Command, static: Path, world: Path)
     assert "loading" not in again.err
 
 
+def test_run_of_cached_members_writes_nothing(crumb: Command, world: Path) -> None:
+    """An aggregate whose value is stored is not stored again: a cache that cannot be written can still be shown."""
+    assert crumb("run", "mteb/baseline-random-encoder", "-t", "CRUMBSampleFullDocument").code == 0
+    files = {path: path.stat().st_mtime_ns for path in (world / "cache").rglob("*.json*")}
+
+    again = crumb("run", "mteb/baseline-random-encoder", "-t", "CRUMBSampleFullDocument")
+
+    assert again.code == 0, again.err
+    assert {path: path.stat().st_mtime_ns for path in (world / "cache").rglob("*.json*")} == files
+    assert any(path.name == "CRUMBSampleFullDocument.json" for path in files)
+
+
 def test_change_is_said_and_computed_again(crumb: Command, static: Path, world: Path) -> None:
     """A result of another dataset revision, rule or scoring version no longer holds, and the user is told which."""
     assert crumb("run", static, "-t", TASK, "--instructions", "none").code == 0

@@ -28,6 +28,7 @@ from crumb_tasks.tasks import CardTask
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
+    from mteb.results import TaskResult
 
 _PACKAGES = ("crumb-tasks", "mteb", "torch", "sentence-transformers", "transformers", "numpy")
 
@@ -246,7 +247,16 @@ class Runner:
                 combined = aggregate.combine_task_results([results[name] for name in members])
                 if combined.scores:
                     results[aggregate.metadata.name] = combined
-                    self._cache.save_to_cache(combined, self._model.meta)
+                    if not self._is_stored(combined):
+                        self._cache.save_to_cache(combined, self._model.meta)
+
+    def _is_stored(self, result: TaskResult) -> bool:
+        """Return whether the cache has these very values, so that a run of cached members writes nothing."""
+        try:
+            stored = self._cache.read(result.task_name, self._model.meta)
+        except ValueError:
+            return False
+        return stored is not None and _rounded(stored.scores) == _rounded(result.scores)
 
 
 class ModelError(CrumbTasksError):
@@ -256,6 +266,15 @@ class ModelError(CrumbTasksError):
         is_misuse = isinstance(cause, UsageError)
         super().__init__(str(cause) if is_misuse else f"'{name}' cannot be loaded: {_reason(cause)}")
         self.exit_code = UsageError.exit_code if is_misuse else CrumbTasksError.exit_code
+
+
+def _rounded(value: Any) -> Any:
+    """Return ``value`` with its numbers as MTEB stores them."""
+    if isinstance(value, Mapping):
+        return {key: _rounded(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(part) for part in value]
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def _reason(error: BaseException) -> str:
