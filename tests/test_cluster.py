@@ -501,6 +501,8 @@ def test_workers_get_paths_and_switches_and_nothing_else(tmp_path: Path, monkeyp
     found = environment_of_workers({"CRUMB_TASKS_DATA": "data", "HF_TOKEN": "secret", "HF_HUB_OFFLINE": "1"})
 
     assert found == {"CRUMB_TASKS_DATA": str(tmp_path / "data"), "HF_HUB_OFFLINE": "1"}
+    assert environment_of_workers({}, Path("other")) == {"CRUMB_TASKS_DATA": str(tmp_path / "other")}
+    assert environment_of_workers({}) == {}
 
 
 def test_the_view_says_pace_rest_and_workers() -> None:
@@ -533,7 +535,9 @@ def test_the_view_says_pace_rest_and_workers() -> None:
         (["--workers", "2"], "--workers are for a cluster; name it with --ray"),
         (["--resume", "kept"], "--resume are for a cluster"),
         (["--ray", "local", "--workers", "0"], "--workers must be 1 or more"),
-        (["--ray", "local", "--gpus-per-worker", "-1"], "--gpus-per-worker must be 0 or more"),
+        (["--ray", "local", "--gpus-per-worker", "-1"], "--gpus-per-worker must be a part of one GPU"),
+        (["--ray", "local", "--gpus-per-worker", "1.5"], "or a whole number, not 1.5"),
+        (["--ray", "local", "--cost"], "--cost measures a model in this process; run it without --ray"),
     ],
 )
 def test_misuse_is_one_line(capsys: pytest.CaptureFixture[str], options: list[str], complaint: str) -> None:

@@ -245,7 +245,8 @@ def test_a_shard_that_ends_every_worker_is_given_up(command: Command, plain: Com
     """After three tries the shard is named and its task fails alone; the others have their results."""
     other = "CRUMBSampleLegalQA"
 
-    code = command.run("-t", LARGE, other, "--ray", "local", "--workers", "2", POISON="# Item 12345\n")
+    arguments = ("-t", LARGE, other, "--ray", "local", "--workers", "2", "--data", command.data)
+    code = command.run(*arguments, POISON="# Item 12345\n", CRUMB_TASKS_DATA="")
 
     assert code == 1, command.said
     failure = re.search(rf"{LARGE}, rows ([\d,]+) to [\d,]+: given up after 3 tries; the last", command.said)

@@ -63,8 +63,9 @@ def refuse_cluster_contradictions(args: argparse.Namespace) -> None:
         raise UsageError("--cost measures a model in this process; run it without --ray")
     if args.workers is not None and args.workers < 1:
         raise UsageError(f"--workers must be 1 or more, not {args.workers}")
-    if args.gpus_per_worker is not None and args.gpus_per_worker < 0:
-        raise UsageError(f"--gpus-per-worker must be 0 or more, not {args.gpus_per_worker:g}")
+    gpus = args.gpus_per_worker
+    if gpus is not None and (gpus < 0 or (gpus > 1 and gpus != int(gpus))):
+        raise UsageError(f"--gpus-per-worker must be a part of one GPU, such as 0.5, or a whole number, not {gpus:g}")
 
 
 def evaluate_on_cluster(
@@ -116,9 +117,10 @@ def _evaluate(
     from crumb_tasks.cluster.turns import Turns
     from crumb_tasks.running.execute import Runner
     from crumb_tasks.running.side_by_side import SideBySide
+    from crumb_tasks.sources import data_root
 
     loading = Loading(meta, condition.options, condition.instructions, condition.experiment)
-    pool = Pool(cluster, loading, environment_of_workers(os.environ), view.say)
+    pool = Pool(cluster, loading, environment_of_workers(os.environ, data_root()), view.say)
     try:
         view.watch(pool.progress)
         turns = Turns()

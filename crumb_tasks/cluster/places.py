@@ -136,7 +136,13 @@ def _import_ray(address: str) -> Any:
     return ray
 
 
-def environment_of_workers(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what workers need of the driver's environment: where data are, absolutely, and switches; no secret."""
-    paths = {name: str(Path(environment[name]).expanduser().absolute()) for name in _PATHS if environment.get(name)}
+def environment_of_workers(environment: Mapping[str, str], data: Path | None = None) -> dict[str, str]:
+    """Return what workers need of the driver's environment: where data are, absolutely, and switches; no secret.
+
+    Args:
+        environment: The driver's.
+        data: The data root that is in force, where that is not the environment's.
+    """
+    named = {**environment, "CRUMB_TASKS_DATA": str(data or environment.get("CRUMB_TASKS_DATA", ""))}
+    paths = {name: str(Path(named[name]).expanduser().absolute()) for name in _PATHS if named.get(name)}
     return paths | {name: environment[name] for name in _SWITCHES if name in environment}

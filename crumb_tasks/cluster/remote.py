@@ -99,10 +99,12 @@ class RemoteModel:
             raise UsageError(f"{name}: its queries are decoded in memory only and may not travel; run it without --ray")
         kind = self.workers.kind()
         if kind == "encoder":
-            return self._rank_by_vectors(request)
+            with request.timer("Searching corpus", split=request.hf_split, subset=request.hf_subset):
+                return self._rank_by_vectors(request)
         if kind == "cross-encoder" and request.candidates is None:
             raise UsageError(f"{name}: a cross-encoder scores pairs and needs candidates; name them with --rerank")
-        return self._rank_by_queries(request, "pairs" if kind == "cross-encoder" else "own search")
+        with request.timer("Encoding queries and documents", split=request.hf_split, subset=request.hf_subset):
+            return self._rank_by_queries(request, "pairs" if kind == "cross-encoder" else "own search")
 
     def _rank_by_vectors(self, request: Request) -> Ranking:
         order = CorpusOrder.of(request.corpus_ids, request.parents)
