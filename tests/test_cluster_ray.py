@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -31,6 +32,9 @@ LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 LARGE = "CRUMBClinicalTrial"
 """A task that is generated with 200,000 passages, which stand for 25,000 documents."""
 
+ANALOGIES = "JHU-CLSP"
+"""Where AnaloBench stands in a data root."""
+
 HEAD = """
 import ray, sys
 found = ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
@@ -40,10 +44,11 @@ sys.stdin.read()
 
 
 @pytest.fixture(scope="module")
-def data(upstream_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data root with AnaloBench and the generated task."""
+def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root with the generated task, and with AnaloBench where that is at hand."""
     root = tmp_path_factory.mktemp("cluster_data")
-    shutil.copytree(upstream_root / "JHU-CLSP", root / "JHU-CLSP")
+    with contextlib.suppress(pytest.skip.Exception):
+        shutil.copytree(request.getfixturevalue("upstream_root") / ANALOGIES, root / ANALOGIES)
     # from 2 to 14 passages a document
     write_task(root, "clinical_trial", Shape(25_000, 14, queries=40, characters=180, use_max_p=True))
     return root
@@ -62,6 +67,11 @@ class Command:
     folder: Path
     data: Path
     lines: list[str] = field(default_factory=list)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The generated task, a sample of eight, and AnaloBench's full bank where that is at hand."""
+        return [LARGE, "CRUMBSample", *(["AnaloBenchT2S10"] if (self.data / ANALOGIES).is_dir() else [])]
 
     def start(self, *arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
         """Start it."""
@@ -131,9 +141,9 @@ def command(tmp_path: Path, data: Path) -> Command:
 
 @pytest.fixture(scope="module")
 def plain(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Command:
-    """What one process finds for `LARGE`, CRUMBSample and AnaloBenchT2S10."""
+    """What one process finds."""
     found = Command(tmp_path_factory.mktemp("plain"), data)
-    assert found.run("-t", LARGE, "CRUMBSample", "AnaloBenchT2S10") == 0, found.said
+    assert found.run("-t", *found.tasks) == 0, found.said
     return found
 
 
@@ -180,7 +190,7 @@ def is_alive(pid: int) -> bool:
 
 def test_two_workers_find_what_one_process_finds(command: Command, plain: Command, address: str) -> None:
     """A sample of eight tasks, AnaloBench and 200,000 passages: equal to the bit, and the cluster is recorded."""
-    code = command.run("-t", LARGE, "CRUMBSample", "AnaloBenchT2S10", "--ray", address, "--workers", "2")
+    code = command.run("-t", *command.tasks, "--ray", address, "--workers", "2")
 
     assert code == 0, command.said
     assert command.results() == plain.results()
