@@ -1,4 +1,7 @@
-"""How a file is written: so that nobody sees half of it, and a symlink, a pipe or a device stays what it is."""
+"""How a file is written: so that nobody sees half of it, and a symlink, a pipe or a device stays what it is.
+
+Folders that a walk over files would pass over are told as well.
+"""
 
 from __future__ import annotations
 
@@ -84,6 +87,15 @@ def refuse_folder(path: Path | None) -> None:
     """
     if path is not None and path.is_dir():
         raise UsageError(f"cannot write '{path}', which is a folder; name a file")
+
+
+def unreadable_folders(root: Path) -> Iterator[str]:
+    """Yield a line for each folder below ``root`` whose files cannot be listed: a walk passes it over in silence."""
+    errors: list[OSError] = []
+    for _ in os.walk(root, onerror=errors.append):
+        pass
+    for error in errors:
+        yield f"{os.path.relpath(error.filename, root)}: the folder cannot be read ({error.strerror})"
 
 
 def printable(path: Path | str) -> str:

@@ -311,7 +311,7 @@ def owner_of_results(folder: Path) -> Owner | None:
 
 
 def results_frame(results: Any) -> Any:
-    """Return MTEB's long frame of results, a row for each score, with one revision of each model."""
+    """Return MTEB's long frame of results, a row for each score, with one revision of each model on each task."""
     return results._to_results_df()
 
 

@@ -40,11 +40,6 @@ def computed_statistics(name: str) -> Path:
     return cache_dir() / "descriptive_stats" / f"{name}.json"
 
 
-def revision_of(card: TaskCard) -> str:
-    """Return what MTEB records as the data's revision: the pinned one, or where data without one come from."""
-    return card.source.revision or ("sample" if card.source.sample else "user")
-
-
 def metadata_of(card: TaskCard) -> CardTaskMetadata:
     """Return MTEB's metadata for ``card``.
 
@@ -57,7 +52,7 @@ def metadata_of(card: TaskCard) -> CardTaskMetadata:
         "description": card.description,
         "dataset": {
             "path": source.hub or source.github or source.path or f"crumb_tasks/samples/{source.sample}",
-            "revision": revision_of(card),
+            "revision": source.recorded_revision,
         },
         "type": "Retrieval" if card.kind == "retrieval" else "Reranking",
         "category": "t2t",

@@ -22,7 +22,7 @@ from mteb.timing import TimingStack
 
 from crumb_tasks.cards import TaskCard
 from crumb_tasks.errors import DataError, UsageError
-from crumb_tasks.mteb_metadata import computed_statistics, metadata_of, prompt_of, revision_of, shipped_statistics
+from crumb_tasks.mteb_metadata import computed_statistics, metadata_of, prompt_of, shipped_statistics
 from crumb_tasks.mteb_scores import STANDARD_CUTOFFS
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class CardTask(AbsTaskRetrieval):
         measures = measures_of(self.card)
         scores = score(ranking.run, collection, self.card, measures, max_passage="off", depth=self._top_k)
         self.outcomes[collection.split] = (ranking.run, scores)
-        revision = revision_of(self.card)
+        revision = self.card.source.recorded_revision
         return score_dict(self.card, collection, scores, ranking, depth=self._top_k, revision=revision)
 
     def _groups(self, collection: Collection) -> list[QueryGroup]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -353,3 +354,15 @@ def test_column_says_what_ranks(tmp_path: Path, benchmark: str, column: str) -> 
         {column: 0.25, "Mean (Task)": 0.25}
     )
     assert row["Rank (Borda)"] == row["Rank"] == 1
+
+
+def test_several_revisions_of_a_model_are_named(tmp_path: Path) -> None:
+    """MTEB's tables have one row for them; the command says of which models results may be left out."""
+    folder = store(tmp_path, BM25, {"CRUMBSampleLegalQA": 0.5})
+    store(tmp_path, RANDOM, {"CRUMBSampleLegalQA": 0.1})
+    meta = json.loads((folder / "model_meta.json").read_text(encoding="utf-8"))
+    other = shutil.copytree(folder, folder.with_name("older"))
+    (other / "model_meta.json").write_text(json.dumps({**meta, "revision": "older"}), encoding="utf-8")
+
+    left_out = prepare(tmp_path).left_out
+    assert [line.partition(", of which")[0] for line in left_out] == [f"{BM25}: results of 2 revisions (0_3_0, older)"]

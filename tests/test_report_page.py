@@ -466,3 +466,52 @@ def test_page_needs_neither_mteb_nor_torch(tmp_path: Path) -> None:
     ran = start(sys.executable, "-c", command, cwd=tmp_path, PYTHONPATH=str(ROOT), LC_ALL="C", PYTHONUTF8="0")
 
     assert ran.stdout.rstrip().split("\n")[-1] == "0 []", ran.stderr
+
+
+def test_predictions_of_a_folder_stand_behind_their_model(tmp_path: Path) -> None:
+    """A folder of MTEB's predictions is called as they say; where they disagree it is one system, as the folder."""
+    first, second = find_aggregate_of("CRUMBSample").task_names[1:3]
+    results, folder = tmp_path / "results", tmp_path / "predictions"
+    folder.mkdir()
+    for task in (first, second):
+        run = Run.from_dict(passage_run(task, lift=0.4))
+        value = score(run, sample(task), find_task(task)).value("nDCG@10")
+        write_run(run, folder / f"{task}_predictions.json", tag="org/model")
+        write_result(results, "org/model", task, ndcg_at_10=round(value, 6))
+    arguments = ["--results", str(results), "--runs", str(folder), "--benchmark", "CRUMBSample"]
+    _, content, _ = report(tmp_path, *arguments)
+    (row,) = content["rankings"][0]["models"]  # type: ignore[index]
+
+    assert (row["model"], row["condition"], row["n_members"]) == ("org/model", "native", 2)
+    write_run(Run.from_dict(passage_run(second)), folder / f"{second}_predictions.json", tag="org/other")
+    _, content, _ = report(tmp_path, *arguments)
+    assert {row["model"] for row in content["rankings"][0]["models"]} == {"org/model", "predictions"}  # type: ignore[index]
+
+
+def test_run_file_is_on_the_data_that_results_name(tmp_path: Path) -> None:
+    """A result of MTEB and a run file on the same data are not said to be on several revisions."""
+    path = write_result(tmp_path / "results", "org/model", PLAIN, ndcg_at_10=0.5)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**content, "dataset_revision": "sample"}), encoding="utf-8")
+    runs = write_runs(tmp_path, PLAIN, {"mine": 0.4})
+    _, found, _ = report(tmp_path, "--results", str(tmp_path / "results"), "--runs", *runs, "--benchmark", PLAIN)
+
+    assert found["rankings"][0]["data_revisions"] == {PLAIN: {"sample": 2}}  # type: ignore[index]
+
+
+def test_revisions_of_a_model_can_be_told_apart(tmp_path: Path) -> None:
+    """Where there are results of several revisions, each row names its own; a model with one is named alone."""
+    for model, revision, value in (("org/two", "first", 0.5), ("org/two", "second", 0.4), ("org/one", "only", 0.3)):
+        path = write_result(tmp_path / "results", model, PLAIN, ndcg_at_10=value)
+        moved = path.parent.with_name(revision)
+        path.parent.rename(moved)
+        meta = {"name": model, "revision": revision}
+        (moved / "model_meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    arguments = ["report", "--results", str(tmp_path / "results"), "--benchmark", PLAIN]
+    page, _, _ = report(tmp_path, *arguments[1:])
+    assert cli.main([*arguments, "-o", str(tmp_path / "report.md")]) == 0
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+
+    assert [cells[1].strip() for cells in page.tables[0][1:4]] == ["org/two @ first", "org/two @ second", "org/one"]
+    assert "| 1 | org/two @ first | native | 0.5000 |" in text
+    assert "| 3 | org/one | native | 0.3000 |" in text

@@ -48,6 +48,11 @@ class Source(Frozen):
             raise ValueError("a source on the Hub or GitHub needs a pinned revision")
         return self
 
+    @property
+    def recorded_revision(self) -> str:
+        """What a result says of its data's revision: the pinned one, or where data without one come from."""
+        return self.revision or ("sample" if self.sample else "user")
+
     def locate(self, file: str) -> tuple[Source, str]:
         """Return the source that ``file`` belongs to, itself or one of its parts, and the file's name there."""
         part, colon, rest = file.partition(":")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crumb_tasks.cli._text import add_command
+from crumb_tasks.cli._text import add_command, visible
 from crumb_tasks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,6 +118,6 @@ def _commands(root: Path, prepared: Prepared) -> list[str]:
 
 def _print_left_out(lines: tuple[str, ...]) -> None:
     for line in lines[:_MOST_LEFT_OUT]:
-        print(f"left out: {line}", file=sys.stderr)
+        print(visible(f"left out: {line}"), file=sys.stderr)
     if len(lines) > _MOST_LEFT_OUT:
         print(f"left out: {len(lines) - _MOST_LEFT_OUT} more", file=sys.stderr)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crumb_tasks.cli._text import add_command, add_data_option
+from crumb_tasks.cli._text import add_command, add_data_option, visible
 from crumb_tasks.errors import CrumbTasksError, DataError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ def score_runs(given: Sequence[str], split: str | None) -> list[ScoredRun]:
         task=None, qrels=None, max_passage="auto", depth=None, format="auto", split=split, subset=None, tag=None
     )
     collections, found = Collections(), list[ScoredRun]()
-    for name, path in _run_files(given):
+    files = _run_files(given)
+    for path in (file.path for file in files):
         scored = score_file(path, options, collections, None)
         card = scored.target.card
         if card is None:
@@ -179,23 +181,45 @@ def score_runs(given: Sequence[str], split: str | None) -> list[ScoredRun]:
         measures = dict.fromkeys([*(m.name for m in scored.scores.measures), *MTEB_MEASURES])
         scores = score(scored.file.run, scored.collection, card, list(measures), depth=scored.file.depth)
         print_notes(path, scored.notes)
-        system = name or scored.file.system or Path(path).resolve().parent.name
-        found.append(ScoredRun(system, path, card, scored.file.run, scored.collection, scores))
-    return found
+        found.append(ScoredRun(scored.file.system or "", path, card, scored.file.run, scored.collection, scores))
+    names = _names(files, [run.name for run in found])
+    return [replace(run, name=name) for run, name in zip(found, names, strict=True)]
 
 
-def _run_files(given: Sequence[str]) -> list[tuple[str, str]]:
-    """Return name, where one is given, and path of each run file."""
-    found: list[tuple[str, str]] = []
+def _names(files: Sequence[_Given], said: Sequence[str]) -> list[str]:
+    """Return what the runs are called: as the user says, as the file or all of a folder's files say, or the folder."""
+    said_by_folder: dict[Path, set[str]] = {}
+    for file, name in zip(files, said, strict=True):
+        if file.folder is not None:
+            said_by_folder.setdefault(file.folder, set()).add(name)
+    return [
+        file.name
+        or (name if file.folder is None or len(said_by_folder[file.folder]) == 1 else "")
+        or Path(file.path).resolve().parent.name
+        for file, name in zip(files, said, strict=True)
+    ]
+
+
+class _Given(NamedTuple):
+    """A run file, what the user calls it, and the folder that was given in its place."""
+
+    name: str
+    path: str
+    folder: Path | None = None
+
+
+def _run_files(given: Sequence[str]) -> list[_Given]:
+    """Return the run files, those in folders too."""
+    found: list[_Given] = []
     for text in given:
         name, _, path = text.rpartition("=") if not Path(text).exists() else ("", "", text)
         if not Path(path).is_dir():
-            found.append((name, path))
+            found.append(_Given(name, path))
             continue
         inside = sorted(str(file) for file in Path(path).iterdir() if file.is_file() and not file.name.startswith("."))
         if not inside:
             raise UsageError(f"{path}: the folder holds no run file")
-        found += [(name or Path(path).resolve().name, file) for file in inside]
+        found += [_Given(name, file, Path(path)) for file in inside]
     return found
 
 
@@ -271,6 +295,6 @@ def _view(
 def print_skipped(skipped: Sequence[Skipped], most: int | None = _MOST_SKIPPED) -> None:
     """Name the files that were left out on standard error; of many the first, all where ``most`` is ``None``."""
     for entry in skipped[:most]:
-        print(f"left out: {entry.path}: {entry.reason}", file=sys.stderr)
+        print(visible(f"left out: {entry.path}: {entry.reason}"), file=sys.stderr)
     if most is not None and len(skipped) > most:
         print(f"left out: {len(skipped) - most} more, which the report lists", file=sys.stderr)

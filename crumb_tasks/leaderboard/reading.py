@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from mteb.results import BenchmarkResults, ModelResult, TaskResult
 from crumb_tasks.aggregates import refusal
 from crumb_tasks.benchmarks import CardBenchmark
 from crumb_tasks.errors import DataError, UsageError
+from crumb_tasks.files import unreadable_folders
 from crumb_tasks.mteb_compat import owner_of_results, task_classes
 from crumb_tasks.tasks import CardTask
 
@@ -64,7 +65,7 @@ def read_local_results(root: Path) -> LocalResults:
     cards = [entry.aggregate for entry in get_benchmarks() if isinstance(entry, CardBenchmark) and entry.aggregate]
     found: dict[tuple[Any, ...], list[TaskResult]] = {}
     metas: dict[tuple[Any, ...], Any] = {}
-    left_out: list[str] = []
+    left_out = list(unreadable_folders(root))
     unknown: dict[str, int] = {}
     for path in _result_files(root):
         shown = path.relative_to(root).as_posix()
@@ -90,6 +91,7 @@ def read_local_results(root: Path) -> LocalResults:
     ]
     if not found:
         raise DataError(f"{root}: none of the results can be shown ({left_out[0]})")
+    left_out += _several_revisions(found)
     results = [
         ModelResult(
             model_name=key[0], model_revision=key[1], experiment_name=key[2], task_results=of, model_meta=metas[key]
@@ -97,6 +99,19 @@ def read_local_results(root: Path) -> LocalResults:
         for key, of in found.items()
     ]
     return LocalResults(BenchmarkResults(model_results=results), tuple(left_out))
+
+
+def _several_revisions(found: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Yield a line for each model of which MTEB's tables, with one row for all its revisions, leave results out."""
+    revisions: dict[str, set[str]] = {}
+    for model, revision, _ in found:
+        revisions.setdefault(model, set()).add(str(revision))
+    for model, own in sorted(revisions.items()):
+        if len(own) > 1:
+            yield (
+                f"{model}: results of {len(own)} revisions ({', '.join(sorted(own))}), of which MTEB takes one for "
+                "each task: its registry's, else that of the newest mteb"
+            )
 
 
 def _current_name(model: str) -> str | None:

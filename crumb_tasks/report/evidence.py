@@ -125,7 +125,7 @@ def _result_of(entry: ScoredRun) -> Result:
     values = {key: float(value) for key, value in entry.scores.mteb_scores().items()}
     return Result(
         path=entry.path,
-        data_revision=entry.task.source.revision,
+        data_revision=entry.task.source.recorded_revision,
         mteb_version="",
         values_by_split={entry.scores.split: values},
     )

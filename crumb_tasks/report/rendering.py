@@ -212,7 +212,7 @@ def _ranking_parts(ranking: Ranking) -> Iterator[str]:
     names = ranking.members
     rows = ([*_system(row), *(_number(row.value_by_member[name]) for name in names)] for row in ranking.rows)
     yield _table(("Model", "Condition", *names), rows)
-    if zeros := [f"{_text(row.system.model)} ({', '.join(row.zeros)})" for row in ranking.rows if row.zeros]:
+    if zeros := [f"{_text(row.system.name)} ({', '.join(row.zeros)})" for row in ranking.rows if row.zeros]:
         yield f"A member is 0 for: {'; '.join(zeros)}."
     if mixed := sum(len(counts) > 1 for counts in ranking.data_revisions.values()):
         n_members = len(ranking.data_revisions)
@@ -263,7 +263,7 @@ def _unranked(ranking: Ranking, row: Row) -> list[str]:
 
 
 def _system(row: Row) -> list[str]:
-    return [_text(row.system.model), _text(row.system.condition)]
+    return [_text(row.system.name), _text(row.system.condition)]
 
 
 def _sentence(comparison: Comparison) -> str:
@@ -281,7 +281,7 @@ def _gains(ranking: Ranking) -> Iterator[str]:
     yield f"Mean of log2(x with + 1) - log2(x without + 1) over {ranking.gains[0].n_tasks} numbers."
     rows = (
         [
-            _text(gain.with_instruction.model),
+            _text(gain.with_instruction.name),
             _text(gain.with_instruction.condition),
             _text(gain.without.condition),
             f"{gain.value:+.4f}",
@@ -298,7 +298,7 @@ def _costs(ranking: Ranking) -> Iterator[str]:
     yield "## Cost"
     yield f"Mean over the members. {READING}"
     rows = (
-        [_text(row.system.model), _text(row.system.condition), *row.cells, row.machines or "-", _text(row.source)]
+        [_text(row.system.name), _text(row.system.condition), *row.cells, row.machines or "-", _text(row.source)]
         for row in table.rows
     )
     yield _table(("Model", "Condition", *table.heads, "Machine", "Source"), rows)

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ _META = "model_meta.json"
 _EXPERIMENTS = "experiments"
 _OUR_RECORDS = "crumb_tasks"  # `crumb-tasks run` keeps records under the tasks' names beside the results
 _SUBSET = "default"
+_SHOWN_REVISION = 12
 
 Values = Mapping[str, float | None]
 
@@ -33,12 +34,19 @@ class System:
         revision: Of the model.
         experiment: MTEB's ``experiment_kwargs``, as text; empty for MTEB's own setting.
         uses_instructions: Whether the model sees a task's instruction in MTEB's own setting, where that is known.
+        has_others: Whether there are results of other revisions of the model, so that tables must name this one.
     """
 
     model: str
     revision: str
     experiment: tuple[tuple[str, str], ...] = ()
     uses_instructions: bool | None = field(default=None, compare=False)
+    has_others: bool = field(default=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The model as a table shows it, with its revision where there are others."""
+        return f"{self.model} @ {self.revision[:_SHOWN_REVISION]}" if self.has_others else self.model
 
     @property
     def condition(self) -> str:
@@ -48,7 +56,7 @@ class System:
     @property
     def label(self) -> str:
         """Model and condition in one line."""
-        return f"{self.model} ({self.condition})" if self.experiment else self.model
+        return f"{self.name} ({self.condition})" if self.experiment else self.name
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ def read_results(folder: Path, tasks: Collection[str], with_subsets: Collection[
     by_system: dict[System, dict[str, Result]] = {}
     skipped: list[Skipped] = []
     systems: dict[Path, System] = {}
-    for path in _find(folder, frozenset(tasks)):
+    for path in _find(folder, frozenset(tasks), skipped):
         shown = path.relative_to(folder).as_posix()
         try:
             task, result = _read(path, shown, with_subsets)
@@ -136,16 +144,34 @@ def read_results(folder: Path, tasks: Collection[str], with_subsets: Collection[
             skipped.append(
                 Skipped(shown, f"another result of the same system on {task} is used: {of_system[task].path}")
             )
-    return Results(by_system, tuple(skipped))
+    return Results(_with_revisions(by_system), tuple(skipped))
+
+
+def _with_revisions(by_system: Mapping[System, Mapping[str, Result]]) -> dict[System, Mapping[str, Result]]:
+    """Return the same with those systems marked that only their revision tells from another."""
+    revisions: dict[str, set[str]] = {}
+    for system in by_system:
+        revisions.setdefault(system.model, set()).add(system.revision)
+    return {
+        replace(system, has_others=len(revisions[system.model]) > 1): by_task for system, by_task in by_system.items()
+    }
 
 
 class _UnreadableError(Exception):
     """A file is no result of MTEB; the text says why."""
 
 
-def _find(folder: Path, tasks: frozenset[str]) -> Iterator[Path]:
-    """Yield the files that are named after a task, sorted, without going into the records of `crumb-tasks run`."""
-    for place, folders, files in os.walk(folder):
+def _find(folder: Path, tasks: frozenset[str], skipped: list[Skipped]) -> Iterator[Path]:
+    """Yield the files that are named after a task, sorted, without going into the records of `crumb-tasks run`.
+
+    A folder that cannot be read is added to ``skipped``.
+    """
+
+    def skip(error: OSError) -> None:
+        shown = os.path.relpath(error.filename, folder)
+        skipped.append(Skipped(shown, f"the folder cannot be read ({error.strerror})"))
+
+    for place, folders, files in os.walk(folder, onerror=skip):
         folders[:] = sorted(name for name in folders if name != _OUR_RECORDS)
         yield from (Path(place, name) for name in sorted(files) if name.endswith(".json") and name[:-5] in tasks)
 
