@@ -541,7 +541,7 @@ MALFORMED: dict[str, tuple[bytes, int | None, str]] = {
     "zstd cut": (Z[:-3], None, "the zstd data end in the middle: the file was cut"),
     "zstd damaged": (Z[:8] + b"\xff\xff\xff" + Z[11:], None, "the zstd data are damaged"),
     "compressed twice": (gzip.compress(G), None, "compressed twice"),
-    "bzip2": (b"BZh91AY", None, "bzip2 data are not read; decompress the file"),
+    "bzip2": (b"BZh91AY&SY", None, "bzip2 data are not read; decompress the file"),
     "zip": (b"PK\x03\x04....", None, "zip data are not read"),
     "pickle": (b"\x80\x04\x95", None, "the file is a pickle"),
     "Parquet without documents": (

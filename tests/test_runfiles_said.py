@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import run_bytes
 from standin import ROOT, start
 
-from crumb_tasks.errors import RunFileError, UsageError
+from crumb_tasks.errors import RunError, RunFileError, UsageError
 from crumb_tasks.runfiles import compression, read_run, read_run_file, write_run
 from crumb_tasks.runfiles.qrels import read_qrels
 from crumb_tasks.runs import Run
@@ -119,7 +120,7 @@ def test_five_and_four_columns_are_read_where_they_are_clear(write: Any, data: b
 @pytest.mark.parametrize("rank", [b"1.0", b"first", b"99999999999"])
 def test_ranks_that_are_no_whole_numbers_are_said(write: Any, rank: bytes) -> None:
     """The comparison of ranks with scores does not stop silently."""
-    found = read_run_file(write(b"q1 Q0 a 1 1 s\nq1 Q0 b %b 2 s\nq1 Q0 c x 3 s\n" % rank))
+    found = read_run_file(write(b"q1 Q0 a 1 3 s\nq1 Q0 b %b 2 s\nq1 Q0 c x 1 s\n" % rank))
 
     shown = rank.decode()
     assert found.notes == (f"the rank '{shown}' (line 2) is no whole number, so ranks were not compared with scores",)
@@ -217,3 +218,44 @@ def test_a_message_is_short_whatever_the_ids(write: Any, data: bytes) -> None:
         read_run(write(data))
 
     assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_scores_that_count_up_as_ranks_do_are_said(write: Any, first: int) -> None:
+    """A column of ranks in the place of scores turns every ranking upside down; the reader asks."""
+    ranks = {query: {f"d{at}": float(at + first) for at in range(4)} for query in ("q1", "q2")}
+    asked = "are they ranks?"
+
+    assert any(asked in note for note in read_run_file(write(json.dumps(ranks).encode())).notes)
+    swapped = "".join(f"q1 Q0 d{at} {9 - at} {at + first} s\n" for at in range(4)).encode()
+    assert any(asked in note for note in read_run_file(write(swapped)).notes)
+    for other in ({**ranks, "q3": {"a": 2.0, "b": 1.0}}, {"q1": {"a": 1.0, "b": 2.0}}):
+        assert not any(asked in note for note in read_run_file(write(json.dumps(other).encode())).notes)
+
+
+@pytest.mark.parametrize("name", ["a\u00a0b", "a\u2028", "\x1cz", "BZhang", "\u200b"])
+@pytest.mark.parametrize("form", ["trec", "jsonl", "json", "mteb", "parquet"])
+def test_ids_that_only_look_odd_survive_every_format(tmp_path: Path, name: str, form: Any) -> None:
+    """Only ASCII whitespace parts columns, and an id that begins as bzip2's files do is no bzip2 file."""
+    run = Run.from_dict({name: {name: 1.5, "other": 0.1}})
+    write_run(run, tmp_path / "run", form)
+
+    assert read_run_file(tmp_path / "run").run.to_dict() == run.to_dict()
+
+
+def test_byte_order_mark_that_trec_would_lose_is_refused(tmp_path: Path) -> None:
+    """At the beginning of a file it is no part of the first id, so the query would come back under two names."""
+    run = Run.from_dict({"\ufeffq": {"a": 2.0, "b": 1.0}})
+    with pytest.raises(RunError, match=r"TREC cannot hold the query id '\\ufeffq' first"):
+        write_run(run, tmp_path / "run.trec")
+    write_run(run, tmp_path / "run.jsonl")
+
+    assert read_run_file(tmp_path / "run.jsonl").run.to_dict() == run.to_dict()
+
+
+def test_ids_in_string_views_are_read(tmp_path: Path) -> None:
+    """Arrow's newer type of text is text."""
+    columns = {"query_id": pa.array(["q", "q"], pa.string_view()), "doc_id": pa.array(["a", "b"], pa.string_view())}
+    pq.write_table(pa.table({**columns, "score": [2.0, 1.0]}), tmp_path / "run.parquet")
+
+    assert read_run_file(tmp_path / "run.parquet").run.to_dict() == {"q": {"a": 2.0, "b": 1.0}}

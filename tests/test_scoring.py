@@ -109,6 +109,18 @@ def test_the_worked_example_of_the_lecture_with_a_query_without_gain() -> None:
     assert (scores.coverage.n_queries, scores.coverage.n_omitted) == (1, 1)
 
 
+def test_ids_that_lost_their_zeros_are_named() -> None:
+    """An id that was a number on its way is said to differ in its leading zeros; ids are compared as given."""
+    tiny = collection({"007": {"0042": 1}, "q2": {"a": 1}}, ["0042", "a"])
+
+    scores = score({"q2": {"42": 2.0, "a": 1.0}, "7": {"a": 1.0}}, tiny)
+
+    assert said(scores, "1 document of the run that the corpus lacks", "1 of them differs only in leading zeros")
+    assert said(scores, "1 query of the run without judgements ignored", "such as '7' for '007'")
+    with pytest.raises(RunError, match="2 of them differ only in leading zeros, such as '07' for '7'"):
+        score({"07": {"a": 1.0}, "08": {"a": 1.0}, "x": {"a": 1.0}}, collection({"7": {"a": 1}, "8": {"a": 1}}))
+
+
 def test_equal_texts_under_two_ids_stay_two_queries() -> None:
     """R24: results are keyed by id, never by text."""
     queries = pa.table({"id": ["q1", "q2"], "text": ["same", "same"]})

@@ -41,6 +41,7 @@ class RunColumns:
     Attributes:
         n_repeated: Rows that ``best`` dropped.
         n_contradicting: Queries whose ranks, where the file has some, order two documents against their scores.
+        counts_up: Whether the scores of each query are 1, 2, 3 … in the order of the rows, as ranks would be.
         n_rejoined: Places where a query that stood before stands again.
         rejoined: The first of them, at most three: the query and, where the format has lines, its line.
     """
@@ -67,6 +68,7 @@ class RunColumns:
         self._ready_passages: list[str] | None = None
         self.n_repeated = 0
         self.n_contradicting = 0
+        self.counts_up = False
         self.n_rejoined = 0
         self.rejoined: list[tuple[str, int | None]] = []
 
@@ -189,6 +191,7 @@ class RunColumns:
                     error, documents.ids[rows.codes[error.second]].as_py(), offsets, by_query
                 ) from None
         self.n_contradicting = rows.count_contradicting()
+        self.counts_up = rows.count_up()
         rows.sort()
         run = Run(tuple(self._position), offsets, documents, rows.codes, rows.scores, passages, rows.passage_codes)
         if self._repeats == "refuse" or (kept := rows.first_places(n_documents)).all():

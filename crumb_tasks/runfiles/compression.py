@@ -27,7 +27,8 @@ PEEK_BYTES = 64 * 2**10
 _BLOCK = 2**18
 _GZIP = b"\x1f\x8b"
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + low,)) + b"\x2a\x4d\x18" for low in range(16)))
-_ELSEWHERE = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z", b"\x04\x22\x4d\x18": "lz4"}
+_BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
+_ELSEWHERE = {b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z", b"\x04\x22\x4d\x18": "lz4"}
 _SHOWN = 120
 _LONG_NAME = re.compile(rf"'[^']{{{_SHOWN},}}'")
 _BOM = b"\xef\xbb\xbf"
@@ -223,9 +224,11 @@ class RunBytes:
             raise self.error(f"the zstd data {problem}; copy or write it again") from error
 
     def _refuse_foreign(self, head: bytes) -> None:
-        for magic, name in _ELSEWHERE.items():
-            if head.startswith(magic):
-                raise self.error(f"{name} data are not read; decompress the file, or use gzip or zstd")
+        names = (
+            ["bzip2"] if _BZIP2.match(head) else [name for magic, name in _ELSEWHERE.items() if head.startswith(magic)]
+        )
+        if names:
+            raise self.error(f"{names[0]} data are not read; decompress the file, or use gzip or zstd")
         if head.startswith((_GZIP, *_ZSTD)):
             raise self.error("the file is compressed twice; decompress it once")
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _GROUP_ROWS = 2**18
+_FEWEST_RANKS = 3
 
 
 class RepeatedDocumentError(Exception):
@@ -72,6 +73,20 @@ class Rows:
             if self.ranks is None
             else sum(_count_contradicting(query, self.ranks[part], self.scores[part]) for part, query in self._groups())
         )
+
+    def count_up(self) -> bool:
+        """Return whether each query's scores are 1, 2, 3 … (or 0, 1, 2 …) in the order of the rows, as ranks would be.
+
+        One ranking at least has three documents; before `sort`.
+        """
+        if not len(self.codes) or int(np.diff(self.offsets).max()) < _FEWEST_RANKS:
+            return False
+        for part, query in self._groups():
+            place = np.arange(part.start, part.stop) - self.offsets[query]
+            first = self.scores[self.offsets[query]]
+            if not (((first == 0) | (first == 1)) & (self.scores[part] == first + place)).all():
+                return False
+        return True
 
     def sort(self) -> None:
         """Put each query's rows into the order (score descending, document descending, passage descending)."""

@@ -138,7 +138,7 @@ class ParquetReader:
 def _is_id(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_id(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
+    return str(kind) in {"string", "large_string", "string_view"} or bool(pa.types.is_integer(kind))
 
 
 def _is_number(kind: Any) -> bool:

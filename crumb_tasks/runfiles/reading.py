@@ -124,6 +124,11 @@ def _notes(columns: RunColumns, run: Run, *, is_trec: bool) -> Sequence[str]:
     if columns.n_contradicting:
         queries = "1 query" if columns.n_contradicting == 1 else f"{columns.n_contradicting} queries"
         notes.append(f"ranks contradict scores in {queries}; ranks are ignored, scores decide, as in trec_eval")
+    if columns.counts_up:
+        notes.append(
+            "the scores of each query count up, 1, 2, 3 …, as ranks do; are they ranks? The highest score is the first "
+            "place, which is now each query's last row; negate them if the first row is the best"
+        )
     if infinite := int(np.isinf(run.scores).sum()):
         row = int(np.flatnonzero(np.isinf(run.scores))[0])
         query_id = run.query_ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]

@@ -107,10 +107,16 @@ def _refuse_what_cannot_be_written(run: Run, kind: Format, tag: str) -> None:
     if kind == "trec":
         for what, ids in (("query", run.query_ids), ("document", _used_documents(run))):
             for name in ids:
-                if not name or name.split() != [name] or "\0" in name:
+                raw = name.encode()
+                if raw.split() != [raw] or b"\0" in raw:  # what parts columns is ASCII, as for trec_eval
                     raise RunError(
                         f"TREC cannot hold the {what} id {name!a}, which has whitespace; write JSONL instead"
                     )
+        if run.query_ids and run.query_ids[0].startswith("\ufeff"):
+            raise RunError(
+                f"TREC cannot hold the query id {run.query_ids[0]!a} first, where it begins with a byte order mark; "
+                "write JSONL instead"
+            )
         if tag.split() != [tag]:
             raise UsageError(f"the tag '{tag}' has whitespace, which TREC cannot hold")
     if kind in {"jsonl", "json", "mteb"} and not np.isfinite(run.scores).all():

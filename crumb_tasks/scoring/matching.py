@@ -18,7 +18,7 @@ from crumb_tasks.errors import DataError, RunError, UsageError
 from crumb_tasks.runs import Run
 from crumb_tasks.scoring.depth import is_complete, retrievable, without_excluded
 from crumb_tasks.scoring.result import Coverage
-from crumb_tasks.scoring.wording import examples, near_in_unicode, no_max_passage, some
+from crumb_tasks.scoring.wording import examples, near_spelling, no_max_passage, some
 
 MaxPassage = Literal["auto", "on", "off"]
 
@@ -141,7 +141,7 @@ def _refuse_foreign_queries(run: Run, query_ids: Sequence[str], ignored: Sequenc
         return
     if not run.query_ids:
         raise RunError(f"the run is empty: it answers none of the {len(query_ids)} judged queries of {collection.name}")
-    near = near_in_unicode(ignored, query_ids)
+    near = near_spelling(ignored, query_ids)
     hint = f"; {near}" if near else "; is it a run of another task or split?"
     raise RunError(
         f"no query of the run is judged in {collection.name} ({collection.split}): "
@@ -152,7 +152,7 @@ def _refuse_foreign_queries(run: Run, query_ids: Sequence[str], ignored: Sequenc
 def _ignored_queries(ignored: Sequence[str], query_ids: Sequence[str]) -> list[str]:
     if not ignored:
         return []
-    near = near_in_unicode(ignored, query_ids)
+    near = near_spelling(ignored, query_ids)
     return [
         f"{some(len(ignored), 'query')} of the run without judgements ignored: {examples(ignored)}"
         + (f"; {near}" if near else "")
@@ -226,7 +226,7 @@ def _count_unknown(run: Run, collection: Collection, notes: list[str]) -> int:
         return 0
     ids = run.documents.decode(unknown).to_pylist()
     ours = collection.corpus_ids if collection.parent_ids is None else collection.parent_ids
-    near = near_in_unicode(ids, ours)
+    near = near_spelling(ids, ours)
     hint = f"; {near}" if near else ""
     if not (used & known).any():
         raise RunError(
