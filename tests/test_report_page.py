@@ -404,6 +404,8 @@ def test_equal_values_are_one_rank_and_ties(tmp_path: Path) -> None:
         (["--models", "goud"], "--models: no results of 'goud'; did you mean 'good'"),
         (["--queries", "-1"], "--queries -1 is negative"),
         (["--benchmark", MAXP], f"is a run of {PLAIN}, which none of the rankings has"),
+        (["--runs", "mine="], "--runs 'mine=' names no file; write it as NAME=FILE"),
+        (["--runs", "a.trec"], "the name 'a.trec' tells no task; name the file after its task"),
     ],
 )
 def test_misuse_is_one_line(
@@ -416,6 +418,26 @@ def test_misuse_is_one_line(
     assert cli.main(["report", "--runs", *runs, *arguments, "-o", str(tmp_path / "page.html")]) == 2
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_model_that_is_not_there_is_said_for_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt name is no less wrong where the form has no colours."""
+    runs = write_runs(tmp_path, PLAIN, {"good": 0.5})
+
+    assert cli.main(["report", "--runs", *runs, "--benchmark", PLAIN, "--models", "goud"]) == 2
+    assert "--models: no results of 'goud'" in capsys.readouterr().err
+
+
+def test_names_and_paths_of_runs_may_hold_equals_signs(tmp_path: Path) -> None:
+    """What stands before the first sign that leaves a file is the name."""
+    path = tmp_path / "lr=0.1" / f"{PLAIN}.json"
+    path.parent.mkdir()
+    write_run(Run.from_dict(passage_run(PLAIN)), path, "json")
+    for given, name in ((f"k=5={path}", "k=5"), (str(path), "lr=0.1")):
+        _, content, _ = report(tmp_path, "--runs", given, "--benchmark", PLAIN)
+        (row,) = content["rankings"][0]["models"]  # type: ignore[index]
+
+        assert row["model"] == name
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,7 +164,9 @@ def find_target(path: str, task: str | None, qrels: str | None) -> Target:
         return _named(task)
     if path == "-":
         raise UsageError("standard input has no name to guess the task from; name it with --task")
-    return _guess(Path(path).name)
+    if (guessed := guess_target(Path(path).name)) is not None:
+        return guessed
+    raise UsageError(f"the name '{Path(path).name}' tells no task; name one with --task, or judgements with --qrels")
 
 
 def _named(name: str) -> Target:
@@ -184,7 +186,12 @@ def _named(name: str) -> Target:
     return Target(name)
 
 
-def _guess(file_name: str) -> Target:
+def guess_target(file_name: str) -> Target | None:
+    """Return the task that a file's name tells, ``None`` where it tells none.
+
+    Raises:
+        UsageError: It is named as MTEB names predictions of a task, and there is no such task.
+    """
     match = _PREDICTIONS.fullmatch(file_name)
     if match is not None:
         return replace(_named(match["task"]), guessed="from the file name, as MTEB names predictions")
@@ -196,7 +203,7 @@ def _guess(file_name: str) -> Target:
         upstream = _UPSTREAM.get(card.name)
         if upstream and file_name.startswith(upstream):
             return Target(card.name, card, guessed=f"from the file name, which begins with {upstream}")
-    raise UsageError(f"the name '{file_name}' tells no task; name one with --task, or judgements with --qrels")
+    return None
 
 
 def score_file(path: str, args: argparse.Namespace, collections: Collections, measures: Sequence[str] | None) -> Scored:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from crumb_tasks.cli._report_runs import score_runs
 from crumb_tasks.cli._text import add_command, add_data_option, visible
 from crumb_tasks.errors import CrumbTasksError, DataError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from crumb_tasks.collection import Collection
-    from crumb_tasks.report import Backings, Ranking, Results, ScoredRun, Skipped, System, TaskViews
+    from crumb_tasks.report import Backings, Ranking, Results, Skipped, System, TaskViews
 
 _DESCRIPTION = (
     "Rank the models whose result files lie in a folder, by the benchmark's own aggregate, computed again from its "
@@ -104,8 +104,8 @@ def run(args: argparse.Namespace) -> int:
     ]
     if args.results is not None:
         rankings = [with_costs(ranking, read_costs(args.results, results, ranking.split)) for ranking in rankings]
+    chosen = _chosen(args.models, rankings)
     if suffix == _PAGE:
-        chosen = _chosen(args.models, rankings)
         views, notes = _views(rankings, backings, collections, chosen, args.queries)
         text = to_html(Content(rankings, results.skipped, views, notes, chosen))
     else:
@@ -153,74 +153,6 @@ def _read(
         results, backings[split] = with_runs(results, backings.get(split, {}), of_split)
     collections = {(entry.task.name, entry.scores.split): entry.collection for entry in runs}
     return names, results, backings, collections
-
-
-def score_runs(given: Sequence[str], split: str | None) -> list[ScoredRun]:
-    """Read and score run files, and all in folders, under the rules of the tasks that their names tell.
-
-    Raises:
-        UsageError: A name tells no task of this package, or a folder is empty.
-        RunError: A file cannot be read or has nothing to do with its task.
-    """
-    from crumb_tasks.cli._runs import Collections, print_notes, score_file
-    from crumb_tasks.report import ScoredRun
-    from crumb_tasks.scoring import MTEB_MEASURES
-
-    options = argparse.Namespace(
-        task=None, qrels=None, max_passage="auto", depth=None, format="auto", split=split, subset=None, tag=None
-    )
-    collections, found = Collections(), list[ScoredRun]()
-    files = _run_files(given)
-    for path in (file.path for file in files):
-        scored = score_file(path, options, collections, None)
-        card = scored.target.card
-        if card is None:
-            raise UsageError(f"{path}: {scored.target.name} is a task of MTEB; --results reads MTEB's results on it")
-        from crumb_tasks.scoring import score
-
-        measures = dict.fromkeys([*(m.name for m in scored.scores.measures), *MTEB_MEASURES])
-        scores = score(scored.file.run, scored.collection, card, list(measures), depth=scored.file.depth)
-        print_notes(path, scored.notes)
-        found.append(ScoredRun(scored.file.system or "", path, card, scored.file.run, scored.collection, scores))
-    names = _names(files, [run.name for run in found])
-    return [replace(run, name=name) for run, name in zip(found, names, strict=True)]
-
-
-def _names(files: Sequence[_Given], said: Sequence[str]) -> list[str]:
-    """Return what the runs are called: as the user says, as the file or all of a folder's files say, or the folder."""
-    said_by_folder: dict[Path, set[str]] = {}
-    for file, name in zip(files, said, strict=True):
-        if file.folder is not None:
-            said_by_folder.setdefault(file.folder, set()).add(name)
-    return [
-        file.name
-        or (name if file.folder is None or len(said_by_folder[file.folder]) == 1 else "")
-        or Path(file.path).resolve().parent.name
-        for file, name in zip(files, said, strict=True)
-    ]
-
-
-class _Given(NamedTuple):
-    """A run file, what the user calls it, and the folder that was given in its place."""
-
-    name: str
-    path: str
-    folder: Path | None = None
-
-
-def _run_files(given: Sequence[str]) -> list[_Given]:
-    """Return the run files, those in folders too."""
-    found: list[_Given] = []
-    for text in given:
-        name, _, path = text.rpartition("=") if not Path(text).exists() else ("", "", text)
-        if not Path(path).is_dir():
-            found.append(_Given(name, path))
-            continue
-        inside = sorted(str(file) for file in Path(path).iterdir() if file.is_file() and not file.name.startswith("."))
-        if not inside:
-            raise UsageError(f"{path}: the folder holds no run file")
-        found += [_Given(name, file, Path(path)) for file in inside]
-    return found
 
 
 def _chosen(models: Sequence[str] | None, rankings: Sequence[Ranking]) -> dict[str, list[System]]:
