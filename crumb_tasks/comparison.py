@@ -50,7 +50,8 @@ class Comparison:
         second: Name of the other.
         measure: Canonical name.
         n_queries: Queries that were compared.
-        mean_first: Mean of the one.
+        mean_first: Mean of the one, as scoring takes it: where a task's mean is one over parts, so is this, and the
+            interval and the test weigh each query as this mean does.
         mean_second: Mean of the other.
         difference: Second minus first.
         low: Lower end of the 95 % bootstrap interval of the difference.
@@ -94,13 +95,13 @@ def compare(scores_by_run: Mapping[str, Scores], measure: str, *, most_moved: in
     if len(scores_by_run) < 2:
         raise UsageError("a comparison needs at least two runs")
     name = parse_measure(measure).name
-    query_ids, values = _aligned(scores_by_run, name)
-    found = [_compare(pair, name, query_ids, values, most_moved) for pair in combinations(scores_by_run, 2)]
+    _refuse_other_queries(scores_by_run, name)
+    found = [_compare(pair, scores_by_run, name, most_moved) for pair in combinations(scores_by_run, 2)]
     corrected = holm([comparison.p_value for comparison in found])
     return tuple(replace(comparison, p_holm=p_holm) for comparison, p_holm in zip(found, corrected, strict=True))
 
 
-def _aligned(scores_by_run: Mapping[str, Scores], name: str) -> tuple[tuple[str, ...], dict[str, Floats]]:
+def _refuse_other_queries(scores_by_run: Mapping[str, Scores], name: str) -> None:
     first_run, first = next(iter(scores_by_run.items()))
     for run, scores in scores_by_run.items():
         scores.value(name)  # says why when there is none
@@ -111,27 +112,28 @@ def _aligned(scores_by_run: Mapping[str, Scores], name: str) -> tuple[tuple[str,
                 f"'{first_run}' was scored on {first.task} ({first.split}) and '{run}' on {scores.task} "
                 f"({scores.split}); runs are compared on the same queries"
             )
-    return first.query_ids, {run: scores.per_query[name] for run, scores in scores_by_run.items()}
 
 
-def _compare(
-    pair: tuple[str, str], measure: str, query_ids: Sequence[str], values: Mapping[str, Floats], most_moved: int
-) -> Comparison:
+def _compare(pair: tuple[str, str], scores_by_run: Mapping[str, Scores], measure: str, most_moved: int) -> Comparison:
     first, second = pair
-    one, other = values[first], values[second]
-    p_value = randomisation_test(one, other)
+    (one, mean_first), (other, mean_second) = (
+        (scores.per_query[measure], scores.value(measure)) for scores in (scores_by_run[first], scores_by_run[second])
+    )
+    query_ids, weights = scores_by_run[first].query_ids, scores_by_run[first].weights
     difference = other - one
     moves = np.abs(difference) > _SAME
-    low, high = bootstrap_interval(difference)
+    share: Floats | float = 1.0 if weights is None else weights * len(query_ids)
+    p_value = randomisation_test(one * share, other * share)
+    low, high = bootstrap_interval(difference * share)
     by_size = sorted(np.flatnonzero(moves).tolist(), key=lambda at: (-abs(difference[at]), query_ids[at]))
     return Comparison(
         first=first,
         second=second,
         measure=measure,
         n_queries=len(query_ids),
-        mean_first=float(one.mean()),
-        mean_second=float(other.mean()),
-        difference=float(difference.mean()),
+        mean_first=mean_first,
+        mean_second=mean_second,
+        difference=mean_second - mean_first,
         low=low,
         high=high,
         p_value=p_value,

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from tiny import collection
+from tiny import card, collection
 
 from crumb_tasks.comparison import bootstrap_interval, compare, holm, randomisation_test
 from crumb_tasks.errors import UsageError
@@ -127,3 +127,28 @@ def test_what_cannot_be_compared_is_refused() -> None:
     grouped = score({"q0": {"a": 1.0}}, collection(GRADES, groups=groups), measures=["Robustness@10"], depth=10)
     with pytest.raises(UsageError, match="Robustness@10 has no values per query"):
         compare({"a": grouped, "b": grouped}, "Robustness@10")
+
+
+def test_a_mean_over_parts_is_compared_as_one() -> None:
+    """Ten queries of one part count as much as two of the other: means are scoring's, and the test follows them."""
+    rng = np.random.default_rng(4)
+    queries = [f"q{at:02}" for at in range(12)]
+    labels = {"set": {query: "small" if at < 2 else "large" for at, query in enumerate(queries)}}
+    graded = {query: {"right": 1} for query in queries}
+    whole = collection(graded, ["right", "wrong"], query_labels=labels)
+    task = card(main_measure="RR", mean_over="set")
+    one, other = (
+        score({query: {"right": 1.0, "wrong": 2.0 * (rng.random() < bad)} for query in queries}, whole, task)
+        for bad in (0.2, 0.7)
+    )
+    (found,) = compare({"one": one, "other": other}, "RR")
+    weights = np.array([1 / 4] * 2 + [1 / 20] * 10)
+    moved = (other.per_query["RR"] - one.per_query["RR"]) * weights
+    signs = np.array(list(itertools.product((1, -1), repeat=12)))
+
+    assert one.weights == pytest.approx(weights)
+    assert (found.mean_first, found.mean_second) == (one.value("RR"), other.value("RR"))
+    assert found.difference == pytest.approx(moved.sum())
+    assert found.difference != pytest.approx(np.mean(other.per_query["RR"] - one.per_query["RR"]))
+    assert found.p_value == pytest.approx(np.mean(np.abs(signs @ moved) >= abs(moved.sum()) - 1e-12))
+    assert found.low <= found.difference <= found.high

@@ -23,7 +23,7 @@ from crumb_tasks.measures.nuggets import coverage, nugget_reciprocal_rank
 from crumb_tasks.runs import Run
 from crumb_tasks.scoring import dictionaries
 from crumb_tasks.scoring.depth import depth_notes, too_deep
-from crumb_tasks.scoring.derived import choice_values, group_values, mean_of, part_index, part_values
+from crumb_tasks.scoring.derived import choice_values, group_values, mean_of, part_index, part_values, weights_of
 from crumb_tasks.scoring.matching import Rules, match
 from crumb_tasks.scoring.result import Coverage, Scores
 
@@ -110,6 +110,7 @@ def score(
         flagged=flagged,
         coverage=matched.coverage,
         notes=(*matched.notes, *depth_notes(tuple(flagged), matched.coverage)),
+        weights=weights_of(parts),
     )
 
 

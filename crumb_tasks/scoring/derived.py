@@ -144,6 +144,14 @@ def mean_of(values: Floats, parts: NDArray[np.int64] | None) -> float:
     return float(group_mean(values, np.unique(parts, return_inverse=True)[1]).mean())
 
 
+def weights_of(parts: NDArray[np.int64] | None) -> Floats | None:
+    """Return what each query counts in the mean of `mean_of`, with sum 1; ``None`` where all count alike."""
+    if parts is None:
+        return None
+    _, index, sizes = np.unique(parts, return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / (len(sizes) * sizes[index]))
+
+
 def part_values(
     per_query: Mapping[str, Floats],
     query_ids: Sequence[str],

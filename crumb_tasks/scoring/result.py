@@ -74,6 +74,7 @@ class Scores:
         flagged: Canonical name → why there is no value: the run is not as deep as the measure looks.
         coverage: What was answered, missing, left out.
         notes: The same in sentences, for a person.
+        weights: How much each of ``query_ids`` counts in a mean, float64 with sum 1; ``None`` where all count alike.
     """
 
     task: str
@@ -86,6 +87,7 @@ class Scores:
     flagged: Mapping[str, str]
     coverage: Coverage
     notes: tuple[str, ...]
+    weights: NDArray[np.float64] | None = None
 
     def value(self, name: str) -> float:
         """Return the value of a measure (in any spelling of the notation) or of an extra key.
