@@ -8,7 +8,7 @@
 - `apart`: intervals, and which systems cannot be told apart
 - `queries`: single queries, what was put on top and what the others found
 - `costs`, `cost_tables`: what results cost, and quality against each axis
-- `rendering`: a ranking as JSON, CSV or Markdown
+- `rendering`, `markdown`: a ranking as JSON, CSV or Markdown
 - `charts`, `page`: the same as one HTML page
 """
 
