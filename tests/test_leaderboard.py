@@ -366,3 +366,12 @@ def test_several_revisions_of_a_model_are_named(tmp_path: Path) -> None:
 
     left_out = prepare(tmp_path).left_out
     assert [line.partition(", of which")[0] for line in left_out] == [f"{BM25}: results of 2 revisions (0_3_0, older)"]
+
+
+def test_a_cache_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
+    """Others' caches can be read and not written; the message names the folder and what to do."""
+    store(tmp_path, BM25, {"CRUMBSampleLegalQA": 0.5})
+    (tmp_path / "leaderboard").write_text("no folder", encoding="utf-8")
+
+    with pytest.raises(UsageError, match=r"cannot write to .*leaderboard \(.*\); copy .* to where you may write"):
+        prepare(tmp_path)

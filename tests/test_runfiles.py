@@ -502,7 +502,11 @@ MALFORMED: dict[str, tuple[bytes, int | None, str]] = {
     "JSONL item no object": (b'{"query":{"id":"q1"},"items":["d1"]}\n', 1, "item 1 is no object with an 'id'"),
     "JSONL items no list": (b'{"query":{"id":"q1"},"items":{"d1":1}}\n', 1, "'items' is a JSON object, no list"),
     "JSONL line no object": (J + b"[1]\n", 2, "a line holds a JSON list"),
-    "JSONL pretty": (b'{\n "query": {"id": "q1"},\n "items": []}\n', 1, "a record spans several lines"),
+    "JSONL pretty": (
+        b'{\n "query": {"id": "q1"},\n "items": []}\n',
+        1,
+        "a record spans several lines; write one JSON object a line: jq -c .",
+    ),
     "JSONL deep": (b'{"query":{"id":"q1"},"items":' + b"[" * 200000 + b"\n", 1, "nested too deeply"),
     "JSONL some passages": (
         J.replace(b'"score": 0.5', b'"score": 0.5, "passage_id": "p"'),

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 from mteb.cache import ResultCache
 
-from crumb_tasks.errors import DataError
+from crumb_tasks.errors import DataError, UsageError
 from crumb_tasks.files import written_whole
 from crumb_tasks.leaderboard.frames import complete_frame, frames_of_benchmarks, numbered, without_experiments
 from crumb_tasks.leaderboard.reading import read_local_results
@@ -53,6 +53,7 @@ def prepare(root: Path) -> Prepared:
 
     Raises:
         DataError: Nothing can be shown, or the files that are there are MTEB's own.
+        UsageError: The files cannot be written.
     """
     target = ResultCache(root).leaderboard_parquet_path
     files = api_files()
@@ -60,9 +61,14 @@ def prepare(root: Path) -> Prepared:
     local = read_local_results(root)
     frame = complete_frame(local.results)
     of_benchmarks = {name: of for name, of in frames_of_benchmarks(frame).items() if _n_rows(of)}
-    if files is not None:
-        _write_api_files(target, files, of_benchmarks, single_scores(without_experiments(frame)))
-    _write(numbered(frame), target)
+    try:
+        if files is not None:
+            _write_api_files(target, files, of_benchmarks, single_scores(without_experiments(frame)))
+        _write(numbered(frame), target)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {target.parent} ({error.strerror or error}); copy {root} to where you may write"
+        ) from error
     return Prepared(
         folder=target.parent,
         rows_by_benchmark={name: _n_rows(of) for name, of in of_benchmarks.items() if name in registered.benchmarks},
@@ -81,7 +87,9 @@ def _refuse_files_of_mteb(target: Path, files: ApiFiles | None) -> None:
     """Leave alone what MTEB wrote: it may hold the results of everybody else, which took an hour to fetch."""
     if target.exists() and EXPERIMENT_COLUMN not in pq.read_schema(target).names:
         raise DataError(f"{target} was written by MTEB; move it away if these results shall be shown instead")
-    manifest = target.parent / (files.manifest if files is not None else "")
+    if files is None:
+        return
+    manifest = target.parent / files.manifest
     if manifest.is_file() and _MARK not in manifest.read_text(encoding="utf-8"):
         raise DataError(f"{manifest} was written by MTEB's API; move its folder away if these results shall be shown")
 

@@ -148,10 +148,10 @@ class JsonlReader:
 
     def _no_json(self, number: int, line: bytes, error: ValueError) -> RunFileError:
         text = line.strip()
-        if text == b"{" or text.startswith(b"["):
-            return self._source.error(
-                "a record spans several lines or stands in a list; write one JSON object a line: jq -c '.[]'", number
-            )
+        if text == b"{":
+            return self._source.error("a record spans several lines; write one JSON object a line: jq -c .", number)
+        if text.startswith(b"["):
+            return self._source.error("records stand in a list; write one JSON object a line: jq -c '.[]'", number)
         if not line.endswith(b"\n"):
             match = _QUERY_ID.search(line)
             where = f" of query '{match[1].decode('utf-8', 'replace')}'" if match else ""
