@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from tiny_models import write_cross_encoder, write_static_model
 
 from crumb_tasks import register
+from crumb_tasks.cli._costs import load_of
 from crumb_tasks.cli._main import main
 from crumb_tasks.cost import (
     AXES,
@@ -168,14 +169,16 @@ def test_money_needs_a_price() -> None:
         "encoding_seconds": known(1800),
         "tokens_per_query": known(20),
     }
+    counted = {**values, "tokens_per_second": known(4e6 / 1800)}
 
-    assert Price().money(values, 1e6)["money_encoding"].value is None
-    by_hour = Price(per_hour=3.6).money(values, None)
+    assert Price().money(counted)["money_encoding"].value is None
+    by_hour = Price(per_hour=3.6).money(values)
     assert by_hour["money_per_1000_queries"].value == pytest.approx(0.01)
     assert by_hour["money_encoding"].value == pytest.approx(1.8)
-    by_token = Price(per_million_tokens=0.5).money(values, 4e6)
+    by_token = Price(per_million_tokens=0.5).money(counted)
     assert by_token["money_per_1000_queries"].value == pytest.approx(0.01)
     assert by_token["money_encoding"].value == pytest.approx(2.0)
+    assert Price(per_million_tokens=0.5).money(values)["money_encoding"].reason == "-"
     with pytest.raises(UsageError, match="give one of them"):
         Price(1.0, 1.0)
 
@@ -245,6 +248,54 @@ def test_cached_result_without_cost_is_measured_once(world: Path, capsys: pytest
     captured = capsys.readouterr()
     assert "0 of 1 tasks to evaluate" in captured.err
     assert "query latency and throughput" in captured.out
+
+
+def test_price_is_applied_to_a_cost_that_is_there(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A price that is named later, or another one, needs no second evaluation; the record keeps it."""
+    model = write_static_model(world / "tiny")
+    run(model, "-t", TASK, "--cost", "--cost-queries", "2")
+    measured = cost_of(world)
+    assert "no price was given" in capsys.readouterr().out
+
+    for price in (3.6, 7.2):
+        assert run(model, "-t", TASK, "--cost", "--price-per-hour", price) == 0
+        captured = capsys.readouterr()
+        assert "0 of 1 tasks to evaluate" in captured.err
+        assert "no price was given" not in captured.out
+        cost, rate = cost_of(world), measured["batch_queries_per_second"].value
+        assert rate is not None
+        assert cost["money_per_1000_queries"].value == pytest.approx(price / 3.6 / rate)
+        assert cost.how == {**measured.how, "price_per_hour": price}
+        assert cost["total_ms_p50"] == measured["total_ms_p50"]
+    assert run(model, "-t", TASK, "--cost", "--price-per-million-tokens", "1") == 0
+    assert cost_of(world).how == {**measured.how, "price_per_million_tokens": 1}
+
+
+def test_more_queries_are_measured_again(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cost of two queries is none of ten; one of all queries is one of a thousand."""
+    model = write_static_model(world / "tiny")
+    run(model, "-t", TASK, "--cost", "--cost-queries", "2")
+    capsys.readouterr()
+
+    run(model, "-t", TASK, "--cost", "--cost-queries", "1000")
+    assert "measured with fewer than 1000 single queries" in capsys.readouterr().err
+    assert cost_of(world).how["single_queries"] == 17
+    run(model, "-t", TASK, "--cost", "--cost-queries", "1001")
+    assert "0 of 1 tasks to evaluate" in capsys.readouterr().err
+
+
+def test_answers_share_the_energy() -> None:
+    """Each single query and each query of a batch is one answer, whatever the number of parts that were timed."""
+    asked = Asked(3, {"total": [1.0] * 3, "encode": [1.0] * 3}, {"total": [(2, 1.0)], "encode": [(2, 1.0)]})
+
+    assert asked.n_answers == 5
+    assert Asked(0).n_answers == 0
+
+
+def test_unknown_load_is_no_zero() -> None:
+    """A system that tells no load has none in the table."""
+    assert load_of({"load": None}) == "load not known"
+    assert load_of({"load": 0.0}) == "load 0.0"
 
 
 def test_embeddings_on_disk_are_said(world: Path) -> None:

@@ -72,6 +72,18 @@ def test_front_leaves_out_what_is_beaten(tmp_path: Path) -> None:
     assert found == {"latency": [["me/small", "me/large"]], "storage": [["me/slow", "me/small", "me/large"]]}
 
 
+def test_equal_systems_share_the_front(tmp_path: Path) -> None:
+    """Systems that are equal in quality and cost do not beat each other; one that costs more for the same is beaten."""
+    for name in ("one", "other"):
+        write(tmp_path, name, 0.5, {"index_bytes": known(900)})
+    write(tmp_path, "dear", 0.5, {"index_bytes": known(901)})
+    write(tmp_path, "poor", 0.4, {"index_bytes": known(900)})
+
+    assert {axis: list(map(sorted, found)) for axis, found in fronts_by_axis(ranked(tmp_path)).items()} == {
+        "storage": [["me/one", "me/other"]]
+    }
+
+
 def test_rates_are_costs_the_other_way_round(tmp_path: Path) -> None:
     """More documents a second are cheaper."""
     write(tmp_path, "fast", 0.5, {"documents_per_second": known(1000)})

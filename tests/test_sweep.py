@@ -93,6 +93,17 @@ def test_ties_count_as_found() -> None:
     assert ann_recall(np.full_like(EXACT, -1), EXACT, DOCUMENTS, QUERIES) == 0
 
 
+@pytest.mark.parametrize("length", [1e-5, 1.0, 1e5])
+def test_ties_do_not_depend_on_the_length_of_vectors(length: float) -> None:
+    """What counts as a tie is a matter of rounding: short vectors are no more alike than long ones."""
+    documents = DOCUMENTS * np.float32(length)
+    exact = ExactIndex(documents).search(QUERIES * np.float32(length), 10)[1]
+    ranking = np.argsort(-(QUERIES @ DOCUMENTS.T), axis=1)
+
+    assert ann_recall(exact, exact, documents, QUERIES * np.float32(length)) == 1
+    assert ann_recall(ranking[:, 300:310], exact, documents, QUERIES * np.float32(length)) == 0
+
+
 def test_int8_is_a_quarter_and_nearly_exact() -> None:
     """Eight bits a number: a quarter of the bytes, scores within a step of the code."""
     index = Int8Index(DOCUMENTS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crumb_tasks.cli._text import table
 from crumb_tasks.errors import UsageError
@@ -12,7 +13,7 @@ from crumb_tasks.errors import UsageError
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-    from crumb_tasks.cost import Quantity
+    from crumb_tasks.cost import Cost, Quantity
     from crumb_tasks.running.cache import WholeFilesCache
     from crumb_tasks.running.condition import Condition
     from crumb_tasks.running.costs import CostMeter
@@ -28,7 +29,7 @@ def add_cost_options(parser: argparse.ArgumentParser) -> None:
         "--cost",
         action="store_true",
         help="measure what a result costs: queries one by one and in batches, encoding, memory; a cached result whose "
-        "cost was not measured is evaluated again",
+        "cost was not measured, or with fewer queries than --cost-queries asks for, is evaluated again",
     )
     costs.add_argument(
         "--cost-queries", type=int, metavar="N", help=f"queries that are asked one by one (default: {_QUERIES})"
@@ -59,14 +60,16 @@ def cost_meter(
     if not args.cost:
         return None
     from crumb_tasks.cost import Price
-    from crumb_tasks.running.costs import CostMeter, CostSettings, without_cost
+    from crumb_tasks.running.costs import CostMeter, CostSettings, at_price, without_cost
 
     settings = CostSettings(
         n_queries=args.cost_queries or _QUERIES,
         batch_size=args.batch_size or 32,
         price=Price(args.price_per_hour, args.price_per_million_tokens),
     )
-    without_cost(plan, cache.folder(meta.model_copy(update={"experiment_kwargs": condition.experiment or None})))
+    folder = cache.folder(meta.model_copy(update={"experiment_kwargs": condition.experiment or None}))
+    without_cost(plan, folder, args.cost_queries)
+    at_price(plan, folder, settings.price)
     return CostMeter(settings)
 
 
@@ -98,14 +101,25 @@ def print_costs(plan: Plan, folder: Path) -> None:
         print("\nnot known:")
         for reason, missing in reasons.items():
             print(f"  {', '.join(missing)}: {reason}")
-    cost = next(iter(costs.values()))
+    print()
+    for line in dict.fromkeys(map(_measured_on, costs.values())):
+        print(line)
+    print("the five axes are a reading of the lecture and are never added up")
+
+
+def _measured_on(cost: Cost) -> str:
     machine, how = cost.machine, cost.how
-    print(
-        f"\nmeasured on {machine.get('processors')} x {machine.get('processor')}, {machine.get('threads')} threads, "
-        f"load {machine.get('load') or 0:.1f}; {how.get('single_queries')} single queries after "
-        f"{how.get('warm_up_queries')} to warm up, then batches of {how.get('batch_size')} (their median, and "
-        "lowest to highest); the five axes are a reading of the lecture and are never added up"
+    return (
+        f"measured on {machine.get('processors')} x {machine.get('processor')}, {machine.get('threads')} threads, "
+        f"{load_of(machine)}; {how.get('single_queries')} single queries after {how.get('warm_up_queries')} to warm "
+        f"up, then batches of {how.get('batch_size')} (their median, and lowest to highest)"
     )
+
+
+def load_of(machine: Mapping[str, Any]) -> str:
+    """Return the load of a machine's record in words; what the system does not tell is no zero."""
+    load = machine.get("load")
+    return "load not known" if load is None else f"load {load:.1f}"
 
 
 def _heading(key: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crumb_tasks.cli._costs import amount
+from crumb_tasks.cli._costs import amount, load_of
 from crumb_tasks.cli._models import be_quiet, meta_of
 from crumb_tasks.cli._text import add_command, add_data_option, table
 from crumb_tasks.errors import UsageError
@@ -164,8 +164,8 @@ def _text_of(content: dict[str, Any]) -> str:
         "round"
     )
     where = (
-        f"measured on {machine['processors']} x {machine['processor']}, {machine['threads']} threads, load "
-        f"{machine['load'] or 0:.1f}; compare within this table only"
+        f"measured on {machine['processors']} x {machine['processor']}, {machine['threads']} threads, "
+        f"{load_of(machine)}; compare within this table only"
     )
     points = table(["search", *_HEADS.values()], [_row(point) for point in content["points"]])
     lines = [what, points, "", how, where]

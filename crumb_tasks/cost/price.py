@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from crumb_tasks.cost.axes import Quantity, known, unknown
+from crumb_tasks.cost.axes import Cost, Quantity, known, unknown
 from crumb_tasks.errors import UsageError
 
 _NO_PRICE = "no price was given (--price-per-hour or --price-per-million-tokens)"
@@ -34,14 +34,23 @@ class Price:
             if price is not None and not 0 < price < float("inf"):
                 raise UsageError(f"a price is above 0, not {price}")
 
-    def money(self, values: Mapping[str, Quantity], encoding_tokens: float | None) -> dict[str, Quantity]:
+    def to_dict(self) -> dict[str, float]:
+        """Return what was named, as a cost's record has it; nothing where no price was."""
+        named = {"price_per_hour": self.per_hour, "price_per_million_tokens": self.per_million_tokens}
+        return {key: price for key, price in named.items() if price is not None}
+
+    def applied(self, cost: Cost) -> Cost:
+        """Return ``cost`` at this price, instead of the one that it has."""
+        how = {key: value for key, value in cost.how.items() if not key.startswith("price_")}
+        return replace(cost, values={**cost.values, **self.money(cost.values)}, how={**how, **self.to_dict()})
+
+    def money(self, values: Mapping[str, Quantity]) -> dict[str, Quantity]:
         """Return the quantities of money.
 
         A machine that is paid by the hour is taken to be busy: it answers queries in batches all the time.
 
         Args:
             values: What else is known.
-            encoding_tokens: Tokens of the whole corpus, ``None`` where not counted.
         """
         keys = ("money_per_1000_queries", "money_encoding")
         if self.per_hour is not None:
@@ -52,15 +61,19 @@ class Price:
             )
             reasons = (rate.reason, seconds.reason)
         elif self.per_million_tokens is not None:
-            tokens = values["tokens_per_query"]
+            tokens, speed, seconds = (
+                values[key] for key in ("tokens_per_query", "tokens_per_second", "encoding_seconds")
+            )
             amounts = (
                 None if tokens.value is None else self.per_million_tokens * tokens.value / 1000,
-                None if encoding_tokens is None else self.per_million_tokens * encoding_tokens / 1e6,
+                None
+                if speed.value is None or seconds.value is None
+                else self.per_million_tokens * speed.value * seconds.value / 1e6,
             )
-            reasons = (tokens.reason, values["tokens_per_second"].reason)
+            reasons = (tokens.reason, speed.reason or seconds.reason)
         else:
             return {key: unknown(_NO_PRICE) for key in keys}
         return {
-            key: unknown(reason or "tokens were not counted") if amount is None else known(amount)
+            key: unknown(reason) if amount is None else known(amount)
             for key, amount, reason in zip(keys, amounts, reasons, strict=True)
         }

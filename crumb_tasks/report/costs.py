@@ -162,8 +162,9 @@ def front_label(axis: Axis) -> str:
 
 
 def _unbeaten(points: list[tuple[System, float, float]]) -> Iterator[System]:
-    best = float("-inf")
-    for system, _, quality in sorted(points, key=lambda point: (point[1], -point[2])):
-        if quality > best:
-            best = quality
+    best: tuple[float, float] | None = None
+    for system, cost, quality in sorted(points, key=lambda point: (point[1], -point[2])):
+        if best is None or quality > best[1]:
+            best = cost, quality
+        if (cost, quality) == best:  # systems that are equal in both do not beat each other
             yield system

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crumb_tasks.cost import Quantity, known, median_and_spread, unknown
+from crumb_tasks.cost.energy import Energy
 from crumb_tasks.cost.meter import Meter
 from crumb_tasks.errors import CrumbTasksError
 from crumb_tasks.mteb_compat import encodes_while_searching
@@ -39,7 +40,8 @@ class Asked:
         singles: Seconds of each of them, by part.
         batches: Queries and seconds of each batch, by part.
         missing: Why a part was not timed.
-        meter: What the model did while they were asked.
+        meter: What the model did while they were asked one by one.
+        energy_wh: What asking them, one by one and in batches, used; ``None`` where that is not known.
         vectors: Documents and dimensions of the vectors searched, ``None`` where none were.
     """
 
@@ -48,7 +50,13 @@ class Asked:
     batches: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
+    energy_wh: float | None = None
     vectors: tuple[int, int] | None = None
+
+    @property
+    def n_answers(self) -> int:
+        """How many answers were timed, those in batches included."""
+        return len(self.singles.get("total", ())) + sum(count for count, _ in self.batches.get("total", ()))
 
     def quantities(self) -> dict[str, Quantity]:
         """Return the quantities of the axis of latency."""
@@ -94,12 +102,13 @@ def only(request: Request, rows: NDArray[np.int64]) -> Request:
     return replace(request, queries=request.queries.select(rows), groups=groups, candidates=candidates)
 
 
-def ask(model: Any, request: Request, *, n_queries: int, n_warm_up: int, batch_size: int) -> Asked:
+def ask(model: Any, request: Request, energy: Energy, *, n_queries: int, n_warm_up: int, batch_size: int) -> Asked:
     """Ask ``n_queries`` queries one by one, then the same in batches.
 
     Args:
         model: As an evaluation has it.
         request: What an evaluation asks; its queries are drawn from.
+        energy: Measures while queries are asked: neither while vectors are read nor while queries warm up.
         n_queries: How many; fewer where there are fewer.
         n_warm_up: Asked before, and not counted.
         batch_size: Queries of a batch.
@@ -114,6 +123,7 @@ def ask(model: Any, request: Request, *, n_queries: int, n_warm_up: int, batch_s
         return asked
     for row in rows[:n_warm_up]:
         way(only(request, np.array([row])))
+    energy.start()
     with asked.meter.attached(model):
         for row in rows:
             for part, seconds in way(only(request, np.array([row]))).items():
@@ -121,6 +131,7 @@ def ask(model: Any, request: Request, *, n_queries: int, n_warm_up: int, batch_s
     for chosen in _batches(rows, batch_size):
         for part, seconds in way(only(request, chosen)).items():
             asked.batches.setdefault(part, []).append((len(chosen), seconds))
+    asked.energy_wh = energy.stop()
     return asked
 
 

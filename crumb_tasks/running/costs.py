@@ -22,6 +22,7 @@ from crumb_tasks.cost import Cost, Price, Quantity, known, read_cost, unknown, w
 from crumb_tasks.cost.energy import Energy
 from crumb_tasks.cost.machine import MachineRecord, Memory
 from crumb_tasks.cost.meter import Meter
+from crumb_tasks.mteb_compat import encodes_while_searching
 from crumb_tasks.request import QueryGroup, Request
 from crumb_tasks.running.asking import SEARCH_DEPTH, Asked, ask
 from crumb_tasks.running.plan import Plan, Unit
@@ -95,21 +96,22 @@ class CostMeter:
         settings = self.settings
         machine = MachineRecord.of_this()
         energy = Energy()
-        energy.start()
         asked = ask(
             model,
             request,
+            energy,
             n_queries=settings.n_queries,
             n_warm_up=settings.n_warm_up,
             batch_size=settings.batch_size,
         )
-        watt_hours = energy.stop()
-        n_asked = max(1, sum(map(len, asked.singles.values()))) if asked.singles else 0
         values = {**asked.quantities(), **_compute(asked), **_storage(asked, request), **_model(model), **peaks}
-        n_timed = n_asked // max(1, len(asked.singles)) + sum(count for count, _ in asked.batches.get("total", ()))
-        values["energy_wh_per_1000_queries"] = energy.quantity(watt_hours, share=1000 / max(n_timed, 1))
-        values |= machine.quantities() | self._indexing(asked, is_only_part=is_only_part)
-        values |= settings.price.money(values, self._encoding_tokens(is_only_part=is_only_part))
+        values["energy_wh_per_1000_queries"] = (
+            energy.quantity(asked.energy_wh, share=1000 / asked.n_answers)
+            if asked.n_answers
+            else unknown(asked.missing.get("total", "no query was asked"))
+        )
+        values |= machine.quantities() | self._indexing(model, asked, is_only_part=is_only_part)
+        values |= settings.price.money(values)
         how = {
             "single_queries": asked.n_queries,
             "warm_up_queries": settings.n_warm_up,
@@ -119,14 +121,11 @@ class CostMeter:
             "dtype": weights_dtype(model),
             "documents": len(request.corpus),
             "queries": len(request.queries),
+            **settings.price.to_dict(),
         }
         return Cost.of(values, "not measured", how=how, machine=machine.to_dict(), measured_at=now())
 
-    def _encoding_tokens(self, *, is_only_part: bool) -> float | None:
-        documents = self._meter.of("document")
-        return documents.tokens if is_only_part and self._meter.counts_tokens and documents.texts else None
-
-    def _indexing(self, asked: Asked, *, is_only_part: bool) -> dict[str, Quantity]:
+    def _indexing(self, model: Any, asked: Asked, *, is_only_part: bool) -> dict[str, Quantity]:
         """Return the axis of encoding and index time, from what the evaluation did."""
         keys = ("encoding_seconds", "documents_per_second", "tokens_per_second")
         documents, index = self._meter.of("document"), self._meter.of("index")
@@ -135,6 +134,9 @@ class CostMeter:
             found = dict.fromkeys(keys, unknown("several splits or subsets were evaluated together"))
         elif not documents.texts or documents.seconds <= 0:
             found = dict.fromkeys(keys, unknown(_NOTHING_ENCODED))
+        elif asked.vectors and documents.texts < asked.vectors[0]:
+            rest = f"{documents.texts:,} of {asked.vectors[0]:,} documents were encoded; --embeddings had the others"
+            found = dict.fromkeys(keys, unknown(rest))
         else:
             tokens = known(documents.tokens / documents.seconds) if self._meter.counts_tokens else unknown(_NO_TOKENS)
             found = {
@@ -142,7 +144,9 @@ class CostMeter:
                 "documents_per_second": known(documents.texts / documents.seconds),
                 "tokens_per_second": tokens,
             }
-        if index.texts and is_only_part:
+        if encodes_while_searching(model):
+            found["index_seconds"] = unknown("the model builds no index before it searches")
+        elif index.texts and is_only_part:
             found["index_seconds"] = known(index.seconds)
         elif asked.vectors:
             found["index_seconds"] = unknown("exact search needs no index beside the vectors")
@@ -215,10 +219,35 @@ def request_of(task: Any, subset: str, split: str, data: Any, encode_kwargs: Map
     )
 
 
-def without_cost(plan: Plan, folder: Path) -> None:
-    """Have those tasks of ``plan`` evaluated whose result holds but has no cost beside it."""
+def without_cost(plan: Plan, folder: Path, n_queries: int | None) -> None:
+    """Have those tasks of ``plan`` evaluated whose result holds but has no cost, or one of fewer queries, beside it.
+
+    Args:
+        plan: What is asked for.
+        folder: Where its results are.
+        n_queries: Queries that are to be asked one by one; ``None`` takes whatever was asked.
+    """
     for unit in plan.units:
-        if unit.state == "cached" and isinstance(unit.task, AbsTaskRetrieval):
-            known_parts = {part.partition("/")[2] for part in read_cost(folder, unit.name)}
-            if lacking := [split for split in unit.task.eval_splits if split not in known_parts]:
-                unit.state, unit.reason = "changed", f"its cost was not measured ({', '.join(lacking)})"
+        if unit.state != "cached" or not isinstance(unit.task, AbsTaskRetrieval):
+            continue
+        costs = {part.partition("/")[2]: cost for part, cost in read_cost(folder, unit.name).items()}
+        splits = unit.task.eval_splits
+        if lacking := [split for split in splits if split not in costs]:
+            unit.state, unit.reason = "changed", f"its cost was not measured ({', '.join(lacking)})"
+        elif n_queries and any(_asked_fewer(costs[split], n_queries) for split in splits):
+            unit.state, unit.reason = "changed", f"its cost was measured with fewer than {n_queries} single queries"
+
+
+def _asked_fewer(cost: Cost, n_queries: int) -> bool:
+    asked, there = (int(cost.how.get(key) or 0) for key in ("single_queries", "queries"))
+    return asked < min(n_queries, there)
+
+
+def at_price(plan: Plan, folder: Path, price: Price) -> None:
+    """Give the costs that are there already the price that is named now; nothing is measured again."""
+    if not price.to_dict():
+        return
+    for unit in plan.units:
+        costs = read_cost(folder, unit.name) if unit.state == "cached" else {}
+        if paid := {part: price.applied(cost) for part, cost in costs.items() if cost.source == "measured"}:
+            write_cost(folder, unit.name, paid)
