@@ -26,7 +26,7 @@ from crumb_tasks.cluster import shards
 from crumb_tasks.cluster.jobs import Found
 from crumb_tasks.cluster.merging import Merge
 from crumb_tasks.cluster.patience import PatientEncoding
-from crumb_tasks.cluster.places import cpus_each, environment_of_workers
+from crumb_tasks.cluster.places import Cluster, cpus_each, environment_of_workers
 from crumb_tasks.cluster.schedule import TRIES, Schedule
 from crumb_tasks.cluster.shards import Shard, cut, gaps, n_pieces, without_overlap
 from crumb_tasks.cluster.states import Progress, WorkerLine
@@ -575,3 +575,15 @@ def test_a_simulated_cluster_finishes_every_shard(n_workers: int, *, max_passage
     documents = (found.ranked.keys & 0xFFFFFFFF).reshape(5, 50) // (6 if max_passage else 1)
     assert all(len(set(of_query)) == 50 for of_query in documents.tolist())
     assert (np.diff(found.ranked.keys.reshape(5, 50), axis=1) < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [("127.0.0.1:1", "nothing listens there"), ("ray://[::1]:1", "nothing listens there"), ("nowhere", "HOST:PORT")],
+)
+def test_a_wrong_address_is_said_at_once(address: str, reason: str) -> None:
+    """Ray would ask a port where nothing listens for minutes."""
+    pytest.importorskip("ray")
+
+    with pytest.raises(UsageError, match=reason):
+        Cluster.join(address, None, None)

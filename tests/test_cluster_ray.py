@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -249,6 +250,21 @@ def test_a_driver_that_is_ended_is_resumed(command: Command, plain: Command, end
     found, expected = command.results(), plain.results()
     assert found == {name: expected[name] for name in found}
     assert f"{LARGE}.test" in found
+
+
+def test_a_cluster_of_its_own_leaves_nothing(command: Command, plain: Command) -> None:
+    """With the command its workers end, and Ray's folder of sockets and logs goes."""
+    task = "CRUMBSampleLegalQA"
+    with tempfile.TemporaryDirectory(prefix="ct-") as folder:  # paths of sockets are short
+        code = command.run("-t", task, "--ray", "local", "--workers", "1", RAY_TMPDIR=folder)
+
+        assert code == 0, command.said
+        assert [path.name for path in Path(folder).rglob("*") if "session" in path.name] == []
+    assert command.results()[task] == plain.results()[task]
+    until = time.monotonic() + 60
+    while any(map(is_alive, pids(command))):
+        assert time.monotonic() < until, "the workers outlive the command"
+        time.sleep(0.1)
 
 
 def test_a_shard_that_ends_every_worker_is_given_up(command: Command, plain: Command) -> None:

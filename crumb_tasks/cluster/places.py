@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from crumb_tasks.errors import MissingExtraError, UsageError
 
 _PATHS = ("CRUMB_TASKS_DATA", "CRUMB_TASKS_CACHE", "CRUMB_TASKS_MODELS", "HF_HOME", "HF_HUB_CACHE", "MTEB_CACHE")
 _LOOPBACK = ("127.", "localhost", "[::1]")
+_PATIENCE = 10.0  # seconds for a machine to answer
 _SWITCHES = ("CRUMB_TASKS_DISABLE", "CRUMB_TASKS_STRICT", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM", "TQDM_DISABLE")
 
 
@@ -27,6 +30,7 @@ class Cluster:
         gpus: GPUs of all machines.
         cpus_per_worker: Processors that Ray sets aside for each worker.
         gpus_per_worker: GPUs likewise; less than 1 shares one.
+        session: Where a cluster of this process' own keeps sockets and logs, ``None`` for other clusters.
     """
 
     ray: Any
@@ -35,6 +39,7 @@ class Cluster:
     gpus: float
     cpus_per_worker: float
     gpus_per_worker: float
+    session: Path | None = None
 
     @classmethod
     def join(cls, address: str, n_workers: int | None, gpus_per_worker: float | None) -> Cluster:
@@ -51,19 +56,23 @@ class Cluster:
             UsageError: There is no such cluster, or no machine of it has so many GPUs.
         """
         ray = _import_ray(address)
+        if address not in {"local", "auto"}:
+            _refuse_silence(address)
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+        session = None
         try:
             if address == "local":
-                ray.init("local", include_dashboard=False, **quiet)
+                started = ray.init("local", include_dashboard=False, **quiet)
+                session = Path(started.address_info["session_dir"])
             else:
                 ray.init(address, **quiet)
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise UsageError(f"--ray {address}: no cluster answers there ({type(error).__name__}: {text})") from error
         try:
-            return cls._of_nodes(ray, n_workers, gpus_per_worker)
+            return replace(cls._of_nodes(ray, n_workers, gpus_per_worker), session=session)
         except BaseException:
-            ray.shutdown()
+            _shut_down(ray, session)
             raise
 
     @classmethod
@@ -90,7 +99,7 @@ class Cluster:
 
     def leave(self) -> None:
         """Leave the cluster; one that was started for this process ends."""
-        self.ray.shutdown()
+        _shut_down(self.ray, self.session)
 
     def __str__(self) -> str:
         """Return the cluster in words."""
@@ -134,6 +143,35 @@ def _import_ray(address: str) -> Any:
     except ImportError as error:
         raise MissingExtraError("--ray", "ray") from error
     return ray
+
+
+def _refuse_silence(address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself would go on asking for minutes.
+
+    Raises:
+        UsageError: It is none, or nothing listens there.
+    """
+    scheme, _, rest = address.rpartition("://")
+    host, _, port = rest.rpartition(":")
+    if scheme not in {"", "ray"}:
+        return  # a provider's own kind of address
+    if not host or not port.isdigit():
+        raise UsageError(f"--ray {address}: that is no address; give HOST:PORT, auto or local")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"--ray {address}: nothing listens there ({error})") from error
+
+
+def _shut_down(ray: Any, session: Path | None) -> None:
+    """Leave Ray; of a cluster of this process' own nothing is left on disk."""
+    ray.shutdown()
+    if session is None:
+        return
+    shutil.rmtree(session, ignore_errors=True)
+    latest = session.parent / "session_latest"
+    if latest.is_symlink() and not latest.exists():
+        latest.unlink(missing_ok=True)
 
 
 def environment_of_workers(environment: Mapping[str, str], data: Path | None = None) -> dict[str, str]:

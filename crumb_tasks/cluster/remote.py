@@ -144,7 +144,8 @@ class RemoteModel:
         """Yield what the shards find that were not done ``before``: so many shards with so many documents were."""
         n_finished, done = before
         if n_finished:
-            self.say(f"{work.task}: {done:,} of {total:,} were done by an earlier run ({n_finished} shards)")
+            noun = "shard" if n_finished == 1 else "shards"
+            self.say(f"{work.task}: {done:,} of {total:,} were done by an earlier run ({n_finished} {noun})")
         for shard, found in self.workers.find(work, shards, done, total):
             if kept is not None:
                 kept.write(shard, found)
