@@ -259,6 +259,18 @@ def test_prepared_again_is_todays_results(root: Path) -> None:
     assert [row["Model"] for row in rows(root, "InstructIRSample")] == [RANDOM, BM25]
 
 
+def test_other_files_in_the_folder_stay(root: Path) -> None:
+    """Whatever lies beside what was written for MTEB's API, a table of the user's own included, is left alone."""
+    own = root / "leaderboard" / "notes.parquet"
+    prepare(root)
+    own.write_bytes(b"mine")
+
+    written = {path.name for path in prepare(root).folder.iterdir()}
+
+    assert own.read_bytes() == b"mine"
+    assert written >= {"notes.parquet", "benchmark_results.parquet"}
+
+
 def test_file_that_mteb_wrote_stays(root: Path) -> None:
     """It may hold everybody's results, which took long to fetch."""
     target = ResultCache(root).leaderboard_parquet_path

@@ -99,16 +99,31 @@ def _write_api_files(
 ) -> None:
     """Write what MTEB's API reads: it takes the files only with the manifest, which goes first and comes last."""
     folder = target.parent
+    earlier = _files_of(folder / files.manifest)
     (folder / files.manifest).unlink(missing_ok=True)
-    for old in folder.glob("*.parquet"):
-        if old != target:
-            old.unlink()
-    for name, frame in of_benchmarks.items():
-        _write(frame, folder / f"{quote(name, safe='')}.parquet")
-    _write(scores, folder / files.all_scores)
-    manifest = {"repo_id": files.repository, "sha": None, "schema_version": files.version, _MARK: "crumb_tasks"}
+    for name in earlier:
+        (folder / name).unlink(missing_ok=True)
+    frames = {f"{quote(name, safe='')}.parquet": frame for name, frame in of_benchmarks.items()}
+    frames[files.all_scores] = scores
+    for name, frame in frames.items():
+        _write(frame, folder / name)
+    manifest = {
+        "repo_id": files.repository,
+        "sha": None,
+        "schema_version": files.version,
+        _MARK: "crumb_tasks",
+        "files": sorted(frames),
+    }
     with written_whole(folder / files.manifest) as file:
         file.write(json.dumps(manifest).encode("utf-8"))
+
+
+def _files_of(manifest: Path) -> list[str]:
+    """Return the names of the files that an earlier call wrote beside the manifest."""
+    if not manifest.is_file():
+        return []
+    names = json.loads(manifest.read_text(encoding="utf-8")).get("files", [])
+    return [name for name in names if Path(name).name == name]
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:
