@@ -115,6 +115,21 @@ def test_unknown_is_no_point_and_says_why(tmp_path: Path) -> None:
     assert (cells["cost_index_bytes"], cells["cost_parameters"]) == ("", "3.0")
 
 
+def test_who_lacks_a_value_is_named(tmp_path: Path) -> None:
+    """Where one system has a value and another has none, the reason is the other's; few bytes are not shown as none."""
+    lacking = unknown("no price was given")
+    write(tmp_path, "paid", 0.5, {"money_per_1000_queries": known(2), "index_bytes": known(20_480)})
+    write(tmp_path, "free", 0.4, {"money_per_1000_queries": lacking, "index_bytes": known(4e6)})
+
+    text = RENDERERS[".md"]([ranked(tmp_path)], ())
+
+    assert "money per 1000 queries (me/free): no price was given" in text
+    assert "tokens per query" in text
+    assert "tokens per query (" not in text
+    assert "| 20.5 kB |" in text
+    assert "| 4.0 MB |" in text
+
+
 def test_members_are_averaged_only_when_all_are_known(tmp_path: Path) -> None:
     """A mean over some members would compare systems on different work."""
     tasks = find_aggregate_of(AGGREGATE).task_names

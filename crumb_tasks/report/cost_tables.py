@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from crumb_tasks.cost import AXES, QUANTITIES
 from crumb_tasks.report.costs import COLUMNS, cost_of, fronts, machines_of, missing_reasons, shown_columns, sources_of
 from crumb_tasks.report.ranking import Ranking
 from crumb_tasks.report.results import System
+
+_SMALL_BYTES: Final = 1e5
+"""Below that, megabytes with one decimal would be none."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class CostTable:
         heads: Of the quantities that some system has.
         rows: In the order of the ranking.
         machines: What machines are, counted from 1.
-        missing: Why values are missing: reason → which.
+        missing: Why values are missing: reason → which, and of whom unless all lack it.
     """
 
     heads: tuple[str, ...]
@@ -65,8 +68,17 @@ def cost_table(ranking: Ranking) -> CostTable:
         heads=tuple(map(cost_heading, keys)),
         rows=tuple(rows),
         machines=tuple(machines),
-        missing={reason: ", ".join(map(cost_heading, missing)) for reason, missing in reasons.items()},
+        missing={
+            reason: ", ".join(_of_whom(key, systems, len(ranking.costs)) for key, systems in missing.items())
+            for reason, missing in reasons.items()
+        },
     )
+
+
+def _of_whom(key: str, systems: Sequence[System], n_systems: int) -> str:
+    """Return a quantity's heading, with the systems that lack it where some have it, or lack it for another reason."""
+    heading = cost_heading(key)
+    return heading if len(systems) == n_systems else f"{heading} ({', '.join(system.label for system in systems)})"
 
 
 def cost_heading(key: str) -> str:
@@ -79,7 +91,7 @@ def shown_cost(key: str, value: float | None) -> str:
     if value is None:
         return "-"
     if key.endswith("_bytes"):
-        return f"{value / 1e6:,.1f} MB"
+        return f"{value / 1e6:,.1f} MB" if value >= _SMALL_BYTES else f"{value / 1e3:,.1f} kB"
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"
 
 

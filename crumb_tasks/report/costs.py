@@ -121,13 +121,13 @@ def shown_columns(ranking: Ranking) -> list[str]:
     return [key for key in COLUMNS if any(cost_of(ranking, system, key).value is not None for system in ranking.costs)]
 
 
-def missing_reasons(ranking: Ranking, keys: Sequence[str]) -> dict[str, list[str]]:
-    """Return why systems lack quantities of ``keys``: reason → the quantities."""
-    found: dict[str, list[str]] = {}
+def missing_reasons(ranking: Ranking, keys: Sequence[str]) -> dict[str, dict[str, list[System]]]:
+    """Return why systems lack quantities of ``keys``: reason → quantity → the systems."""
+    found: dict[str, dict[str, list[System]]] = {}
     for system in ranking.costs:
         for key in keys:
-            if (reason := cost_of(ranking, system, key).reason) and key not in found.setdefault(reason, []):
-                found[reason].append(key)
+            if reason := cost_of(ranking, system, key).reason:
+                found.setdefault(reason, {}).setdefault(key, []).append(system)
     return found
 
 

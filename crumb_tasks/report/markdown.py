@@ -134,7 +134,9 @@ def _costs(ranking: Ranking) -> Iterator[str]:
     if table.machines:
         yield "\n".join(f"- Machine {number}: {_text(label)}" for number, label in enumerate(table.machines, 1))
     if table.missing:
-        yield "\n".join(["Not known:", "", *(f"- {names}: {_text(why)}" for why, names in table.missing.items())])
+        yield "\n".join(
+            ["Not known:", "", *(f"- {_text(names)}: {_text(why)}" for why, names in table.missing.items())]
+        )
     for front in fronts(ranking):
         names = ", ".join(_text(system.label) for system in front.systems)
         cost = f"{front.axis.title} ({cost_heading(front.axis.headline)}{front.machine and ', '}{_text(front.machine)})"
