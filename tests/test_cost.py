@@ -298,6 +298,39 @@ def test_unknown_load_is_no_zero() -> None:
     assert load_of({"load": 0.0}) == "load 0.0"
 
 
+def test_splits_that_are_evaluated_together_share_no_cost(world: Path) -> None:
+    """What was spent on two splits at once is not told of each: encoding and energy are unknown for both."""
+    model = write_static_model(world / "tiny")
+    assert run(model, "-t", TASK, "--eval-splits", "validation", "test", "--cost", "--cost-queries", "2") == 0
+
+    (path,) = (world / "cache").rglob(f"{TASK}.cost.json")
+    costs = read_cost(path.parent.parent, TASK)
+
+    assert sorted(costs) == ["default/test", "default/validation"]
+    for cost in costs.values():
+        for key in ("encoding_seconds", "documents_per_second", "energy_wh_evaluation"):
+            assert cost[key].reason == "several splits or subsets were evaluated together"
+        assert (cost["total_ms_p50"].value or 0) > 0
+
+
+def test_energy_is_measured_beside_another_tracker(world: Path) -> None:
+    """With codecarbon, a run neither fails nor goes without energy where another tracker runs, or one was killed."""
+    codecarbon = pytest.importorskip("codecarbon", reason="codecarbon is not installed")
+    model = write_static_model(world / "tiny")
+    other = codecarbon.OfflineEmissionsTracker(
+        country_iso_code="USA", save_to_file=False, log_level="error", allow_multiple_runs=False
+    )
+    other.start()
+    try:
+        assert run(model, "-t", TASK, "--cost", "--cost-queries", "2") == 0
+    finally:
+        other.stop()
+
+    cost = cost_of(world)
+    for key in ("energy_wh_evaluation", "energy_wh_per_1000_queries"):
+        assert cost[key].value is not None, cost[key].reason
+
+
 def test_embeddings_on_disk_are_said(world: Path) -> None:
     """Where no document is encoded, the speed of encoding is not known, and the search is timed all the same."""
     model, store = write_static_model(world / "tiny"), world / "embeddings"

@@ -27,7 +27,11 @@ class Energy:
         logging.getLogger("codecarbon").setLevel(logging.ERROR)
         try:  # the country decides about carbon, which is not reported
             self._tracker = OfflineEmissionsTracker(
-                country_iso_code="USA", save_to_file=False, log_level="error", measure_power_secs=1
+                country_iso_code="USA",
+                save_to_file=False,
+                log_level="error",
+                measure_power_secs=1,
+                allow_multiple_runs=True,  # else the lock file of a run that was killed forbids all later ones
             )
             self._tracker.start()
         except Exception as error:  # noqa: BLE001 -- what it cannot read of a machine is its own matter

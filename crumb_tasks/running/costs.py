@@ -32,6 +32,7 @@ from crumb_tasks.search.identity import layers, weights_dtype
 from crumb_tasks.tasks import CardTask
 
 _NOTHING_ENCODED = "no document was encoded: embeddings were read from --embeddings, or the model has none"
+_TOGETHER = "several splits or subsets were evaluated together"
 _FLOAT32 = 4
 
 
@@ -131,7 +132,7 @@ class CostMeter:
         documents, index = self._meter.of("document"), self._meter.of("index")
         found: dict[str, Quantity]
         if not is_only_part:
-            found = dict.fromkeys(keys, unknown("several splits or subsets were evaluated together"))
+            found = dict.fromkeys(keys, unknown(_TOGETHER))
         elif not documents.texts or documents.seconds <= 0:
             found = dict.fromkeys(keys, unknown(_NOTHING_ENCODED))
         elif asked.vectors and documents.texts < asked.vectors[0]:
@@ -152,7 +153,7 @@ class CostMeter:
             found["index_seconds"] = unknown("exact search needs no index beside the vectors")
         else:
             found["index_seconds"] = unknown("the model did not tell how long it indexed")
-        found["energy_wh_evaluation"] = self._energy.quantity(self.energy_wh)
+        found["energy_wh_evaluation"] = self._energy.quantity(self.energy_wh) if is_only_part else unknown(_TOGETHER)
         return found
 
 

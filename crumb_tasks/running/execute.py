@@ -162,6 +162,7 @@ class Runner:
                     prediction_folder=predictions if needs_file else None,
                     show_progress_bar=False,
                     num_proc=self._settings.num_proc,
+                    co2_tracker=False,  # it asks the network, and fails while another one runs or after one was killed
                 )
             if found.exceptions:
                 raise DataError(f"{unit.name}: {found.exceptions[0].exception}")
