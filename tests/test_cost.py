@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,9 +30,10 @@ from crumb_tasks.cost import (
     unknown,
     write_cost,
 )
-from crumb_tasks.cost.meter import Meter
+from crumb_tasks.cost.meter import Meter, Tally
 from crumb_tasks.errors import UsageError
 from crumb_tasks.running.asking import Asked, spread_rows
+from crumb_tasks.running.costs import CostMeter, CostSettings
 
 register()
 TASK = "CRUMBSampleLegalQA"
@@ -329,6 +331,21 @@ def test_energy_is_measured_beside_another_tracker(world: Path) -> None:
     cost = cost_of(world)
     for key in ("energy_wh_evaluation", "energy_wh_per_1000_queries"):
         assert cost[key].value is not None, cost[key].reason
+
+
+def test_what_was_done_in_part_has_no_time() -> None:
+    """Encoding of some documents is not that of the corpus, and storing a corpus is no building of an index."""
+    costs = CostMeter(CostSettings())
+    costs._meter.tallies |= {"document": Tally(4, 1.0, 40), "index": Tally(10, 0.001)}
+
+    some = costs._indexing(object(), Asked(1, vectors=(10, 2)), is_only_part=True)
+    every = costs._indexing(object(), Asked(1, vectors=(4, 2)), is_only_part=True)
+    late = costs._indexing(SimpleNamespace(task_corpus=None), Asked(1), is_only_part=True)
+
+    assert some["encoding_seconds"].reason == "4 of 10 documents were encoded; --embeddings had the others"
+    assert (every["encoding_seconds"].value, every["documents_per_second"].value) == (1, 4)
+    assert every["index_seconds"].value == 0.001
+    assert late["index_seconds"].reason == "the model builds no index before it searches"
 
 
 def test_embeddings_on_disk_are_said(world: Path) -> None:
