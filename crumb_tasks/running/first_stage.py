@@ -198,6 +198,8 @@ def _folder_of_experiment(text: str) -> str:
 def _current_revision(name: str) -> str | None:
     import mteb.models.model_implementations
 
+    if name in (local := read_models()):
+        return local[name].revision
     meta = model_registry(mteb.models.model_implementations).get(name)
     return None if meta is None else meta.revision
 
