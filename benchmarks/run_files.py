@@ -194,6 +194,9 @@ def only(way: str, folder: Path) -> None:
     if way == "theirs":
         evaluator_steps(folder / "run.jsonl", qrels)
     else:
+        from crumb_tasks.cli._pandas import leave_pandas_out
+
+        leave_pandas_out()  # as `crumb-tasks score` does
         our_steps(folder / "run.jsonl", collection_of(folder, qrels))
 
 

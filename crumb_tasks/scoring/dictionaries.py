@@ -91,18 +91,19 @@ def judged_ranks(run: Mapping[str, Ranking], matched: Run, qrels: Qrels) -> Judg
         for ranking, start, end in zip(rankings, bounds, bounds[1:], strict=False)
         for doc_id in judged[start:end]
     ]
-    scores = np.array(found, dtype=np.float64)
-    rows = np.flatnonzero(~np.isnan(scores))
-    ranks = np.zeros(len(scores), dtype=np.int64)
+    wanted = -np.array(found, dtype=np.float64)
+    rows = np.flatnonzero(~np.isnan(wanted))
+    ranks = np.zeros(len(wanted), dtype=np.int64)
     starts = np.searchsorted(rows, qrels.offsets).tolist()
-    is_falling = _are_falling(matched)
+    ascending, offsets, is_strict = -matched.scores, matched.offsets.tolist(), _are_strict(matched).tolist()
     for at, ranking in enumerate(rankings):
         own = rows[starts[at] : starts[at + 1]]
         if len(own):
-            ascending = -matched.scores[matched.offsets[at] : matched.offsets[at + 1]]
-            if not is_falling[at]:
-                ascending.sort()
-            ranks[own] = _places(ranking, ascending, [judged[row] for row in own.tolist()], -scores[own])
+            one = ascending[offsets[at] : offsets[at + 1]]
+            if is_strict[at]:
+                ranks[own] = one.searchsorted(wanted[own]) + 1
+            else:
+                ranks[own] = _places(ranking, np.sort(one), [judged[row] for row in own.tolist()], wanted[own])
     queries = qrels.row_queries
     order = rows[np.lexsort((ranks[rows], queries[rows]))]
     best_first = np.lexsort((-qrels.grades, queries))
@@ -116,21 +117,24 @@ def judged_ranks(run: Mapping[str, Ranking], matched: Run, qrels: Qrels) -> Judg
     )
 
 
-def _are_falling(run: Run) -> NDArray[np.bool_]:
-    """Return for each query whether no score is greater than the one before it."""
-    rises = np.flatnonzero(run.scores[1:] > run.scores[:-1]) + 1
-    queries = np.searchsorted(run.offsets, rises, side="right") - 1
-    falling = np.ones(len(run), dtype=bool)
-    falling[queries[rises != run.offsets[queries]]] = False
-    return falling
+def _are_strict(run: Run) -> NDArray[np.bool_]:
+    """Return for each query whether every score is less than the one before it."""
+    rows = np.flatnonzero(run.scores[1:] >= run.scores[:-1]) + 1
+    queries = np.searchsorted(run.offsets, rows, side="right") - 1
+    strict = np.ones(len(run), dtype=bool)
+    strict[queries[rows != run.offsets[queries]]] = False
+    return strict
 
 
 def _places(
     ranking: Ranking, ascending: NDArray[np.float64], doc_ids: Sequence[str], scores: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Return the ranks of documents by how many have better scores, and of equal ones a greater id."""
-    better = np.searchsorted(ascending, scores, side="left")
-    ties = np.searchsorted(ascending, scores, side="right") - better
+    """Return the ranks of documents by how many have better scores, and of equal ones a greater id.
+
+    Scores are negated: the best are the lowest.
+    """
+    better = ascending.searchsorted(scores, side="left")
+    ties = ascending.searchsorted(scores, side="right") - better
     for at in np.flatnonzero(ties > 1).tolist():
         equal, doc_id = -scores[at], doc_ids[at]
         better[at] += sum(score == equal and other > doc_id for other, score in ranking.items())
