@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from crumb_tasks.errors import DataError
-from crumb_tasks.runs import Vocabulary
+from crumb_tasks.runs import Vocabulary, offsets_of
 
 _LARGEST_GRADE = 2**53
 """Beyond it float64 skips integers."""
@@ -102,7 +102,7 @@ class Qrels:
         counts = np.bincount(rows_query, minlength=len(query_ids)).astype(np.int64)
         return cls(
             query_ids=tuple(query_ids),
-            offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]),
+            offsets=offsets_of(counts),
             documents=documents,
             codes=codes,
             grades=kept,
@@ -152,7 +152,7 @@ class Qrels:
         position = {query_id: index for index, query_id in enumerate(self.query_ids)}
         at = np.array([position.get(query_id, -1) for query_id in wanted], dtype=np.int64)
         counts = np.where(at >= 0, np.append(self.counts, 0)[at], 0)
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+        offsets = offsets_of(counts)
         rows = np.arange(offsets[-1], dtype=np.int64) + np.repeat(self.offsets[at] - offsets[:-1], counts)
         return replace(self, query_ids=wanted, offsets=offsets, codes=self.codes[rows], grades=self.grades[rows])
 

@@ -47,11 +47,16 @@ class Vocabulary:
         encoded = column.cast(pa.string()).dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
-        order, _ = ascending_rows(encoded.dictionary)
-        code_by_found = np.empty(len(order), dtype=np.int32)
-        code_by_found[order] = np.arange(len(order), dtype=np.int32)
-        codes = code_by_found[encoded.indices.to_numpy(zero_copy_only=False)]
-        return cls(encoded.dictionary.take(pa.array(order))), codes
+        vocabulary, code_by_found = cls.of_distinct(encoded.dictionary)
+        return vocabulary, code_by_found[encoded.indices.to_numpy(zero_copy_only=False)]
+
+    @classmethod
+    def of_distinct(cls, ids: pa.StringArray) -> tuple[Self, NDArray[np.int32]]:
+        """Return the vocabulary of distinct ``ids`` in any order, and the code of each."""
+        order, _ = ascending_rows(ids)
+        codes = np.empty(len(order), dtype=np.int32)
+        codes[order] = np.arange(len(order), dtype=np.int32)
+        return cls(ids.take(pa.array(order))), codes
 
     def __len__(self) -> int:
         """Return the number of distinct ids."""
@@ -172,7 +177,7 @@ class Run:
         counts = np.bincount(queries, minlength=len(query_ids)).astype(np.int64)
         return cls(
             query_ids=tuple(query_ids),
-            offsets=_offsets(counts),
+            offsets=offsets_of(counts),
             documents=documents,
             codes=codes,
             scores=values,
@@ -234,7 +239,7 @@ class Run:
     def rows(self, keep: NDArray[np.bool_]) -> Self:
         """Return the run with only the rows where ``keep`` is true; rankings may become empty."""
         counts = np.bincount(self.row_queries[keep], minlength=len(self)).astype(np.int64)
-        return self._take(self.query_ids, _offsets(counts), keep)
+        return self._take(self.query_ids, offsets_of(counts), keep)
 
     def truncate(self, depth: int) -> Self:
         """Return the first ``depth`` documents of each query."""
@@ -248,7 +253,7 @@ class Run:
         position = {query_id: index for index, query_id in enumerate(self.query_ids)}
         at = np.array([position.get(query_id, -1) for query_id in wanted], dtype=np.int64)
         counts = np.where(at >= 0, np.append(self.depths, 0)[at], 0)
-        offsets = _offsets(counts)
+        offsets = offsets_of(counts)
         starts = np.where(at >= 0, self.offsets[at], 0)
         rows = np.arange(offsets[-1], dtype=np.int64) + np.repeat(starts - offsets[:-1], counts)
         return self._take(wanted, offsets, rows)
@@ -318,7 +323,8 @@ def _as_floats(scores: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
             raise RunError(f"a score is not a number ({error})") from error
 
 
-def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def offsets_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return where slices of these lengths begin and, last, where the last of them ends: one more than ``counts``."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test reaches for a network
 
 ROOT = Path(__file__).resolve().parent.parent
+_SILENCED = ("mteb", "sentence_transformers", "transformers", "datasets", "bm25s")
 _UPSTREAM_PLACE_BY_FOLDER = {
     "analobench": "JHU-CLSP/AnaloBench/data",
     "moose_chem": "ZonglinY/MOOSE-Chem/Data",
@@ -23,6 +26,25 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test sees the user's data root, or another test's cache."""
     monkeypatch.delenv("CRUMB_TASKS_DATA", raising=False)
     monkeypatch.setenv("CRUMB_TASKS_CACHE", str(tmp_path / "crumb_tasks_cache"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache and a file of models of the test's own, and everything that ``crumb-tasks run`` silences."""
+    from mteb.models.model_implementations import MODEL_REGISTRY
+
+    registry = dict(MODEL_REGISTRY)
+    levels = {name: logging.getLogger(name).level for name in _SILENCED}
+    for name in ("TQDM_DISABLE", "TOKENIZERS_PARALLELISM", "HF_HUB_DISABLE_PROGRESS_BARS"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CRUMB_TASKS_MODELS", str(tmp_path / "models.json"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    yield tmp_path
+    MODEL_REGISTRY.clear()
+    MODEL_REGISTRY.update(registry)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(scope="session")

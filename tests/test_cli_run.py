@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mteb
 import pytest
-from mteb.models.model_implementations import MODEL_REGISTRY
 from standin import ROOT
 from tiny_models import write_cross_encoder, write_static_model
 
@@ -35,7 +33,7 @@ from crumb_tasks.runs import Run
 register()
 TASK = "CRUMBSampleLegalQA"
 MAXP = "CRUMBSampleClinicalTrial"
-SILENCED = ("mteb", "sentence_transformers", "transformers", "datasets", "bm25s")
+pytestmark = pytest.mark.usefixtures("world")
 
 
 @dataclass(frozen=True)
@@ -54,23 +52,6 @@ class Outcome:
 
 
 Command = Callable[..., Outcome]
-
-
-@pytest.fixture(autouse=True)
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache and a file of models of the test's own, and everything that the command silences."""
-    registry = dict(MODEL_REGISTRY)
-    levels = {name: logging.getLogger(name).level for name in SILENCED}
-    for name in ("TQDM_DISABLE", "TOKENIZERS_PARALLELISM", "HF_HUB_DISABLE_PROGRESS_BARS"):
-        monkeypatch.setenv(name, os.environ.get(name, "1"))
-    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CRUMB_TASKS_MODELS", str(tmp_path / "models.json"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    yield tmp_path
-    MODEL_REGISTRY.clear()
-    MODEL_REGISTRY.update(registry)
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(params=["here", pytest.param("subprocess", marks=pytest.mark.slow)])

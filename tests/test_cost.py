@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mteb.models.model_implementations import MODEL_REGISTRY
 from sentence_transformers import SentenceTransformer
 from tiny_models import write_cross_encoder, write_static_model
 
@@ -37,24 +34,6 @@ from crumb_tasks.running.costs import CostMeter, CostSettings
 
 register()
 TASK = "CRUMBSampleLegalQA"
-SILENCED = ("mteb", "sentence_transformers", "transformers", "datasets", "bm25s")
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache and a file of models of the test's own, and everything that the command silences."""
-    registry = dict(MODEL_REGISTRY)
-    levels = {name: logging.getLogger(name).level for name in SILENCED}
-    for name in ("TQDM_DISABLE", "TOKENIZERS_PARALLELISM", "HF_HUB_DISABLE_PROGRESS_BARS"):
-        monkeypatch.setenv(name, os.environ.get(name, "1"))
-    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CRUMB_TASKS_MODELS", str(tmp_path / "models.json"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    yield tmp_path
-    MODEL_REGISTRY.clear()
-    MODEL_REGISTRY.update(registry)
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
 
 
 def run(*arguments: str | Path) -> int:

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from mteb.models.model_implementations import MODEL_REGISTRY
 from numpy.typing import NDArray
 from tiny_models import write_static_model
 
@@ -24,24 +20,6 @@ from crumb_tasks.search.resident import ExactIndex, unit_rows
 register()
 TASK = "CRUMBSampleLegalQA"
 MAXP = "CRUMBSampleClinicalTrial"
-SILENCED = ("mteb", "sentence_transformers", "transformers", "datasets", "bm25s")
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache and a file of models of the test's own, and everything that the command silences."""
-    registry = dict(MODEL_REGISTRY)
-    levels = {name: logging.getLogger(name).level for name in SILENCED}
-    for name in ("TQDM_DISABLE", "TOKENIZERS_PARALLELISM", "HF_HUB_DISABLE_PROGRESS_BARS"):
-        monkeypatch.setenv(name, os.environ.get(name, "1"))
-    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CRUMB_TASKS_MODELS", str(tmp_path / "models.json"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    yield tmp_path
-    MODEL_REGISTRY.clear()
-    MODEL_REGISTRY.update(registry)
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
 
 
 def vectors(n_rows: int, n_columns: int = 32, seed: int = 0) -> NDArray[np.float32]:

@@ -84,8 +84,6 @@ def evaluate_on_cluster(
     pending = plan.pending
     noun = "pairs" if "cross-encoder" in meta.model_type else "documents"
     expected = plan.expected_documents() if condition.first_stage is None else {}
-    if noun == "pairs" and condition.first_stage is None:
-        raise UsageError(f"'{meta.name}' scores pairs of query and document; name what it re-ranks with --rerank")
     with View(sys.stderr, len(pending), expected, noun) as view:
         cluster = Cluster.join(args.ray, args.workers, args.gpus_per_worker)
         try:

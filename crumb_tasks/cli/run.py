@@ -195,14 +195,14 @@ def _evaluate(
 
     pending = plan.pending
     settings = _settings(args, condition.options, costs)
+    if pending and condition.first_stage is None and "cross-encoder" in meta.model_type:
+        raise UsageError(f"'{meta.name}' scores pairs of query and document; name what it re-ranks with --rerank")
     if args.ray is not None and pending:
         return evaluate_on_cluster(args, plan, meta, condition, cache, settings=settings)
     noun = "pairs" if "cross-encoder" in meta.model_type else "documents"
     pace = Pace(len(pending), plan.expected_documents() if condition.first_stage is None else {}, noun=noun)
     with Reporter(sys.stderr, pace) as reporter:
         model = LazyModel(meta, condition.options, condition.instructions, condition.experiment, reporter.observe)
-        if model.is_cross_encoder and condition.first_stage is None and pending:
-            raise UsageError(f"'{meta.name}' scores pairs of query and document; name what it re-ranks with --rerank")
         reporter.say(f"{meta.name} ({condition.label}): {len(pending)} of {len(plan.units)} tasks to evaluate")
         try:
             Runner(model, condition, cache, settings, reporter).run(plan)

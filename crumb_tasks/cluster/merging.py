@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crumb_tasks.cluster.jobs import Found
+from crumb_tasks.runs import offsets_of
 from crumb_tasks.search.topk import EMPTY, Ranked, best_of_parents, pack
 
 _ENTRIES = 1 << 20  # keys that are merged at once, 8 MB
@@ -75,5 +76,5 @@ class Merge:
         """Return the rankings, best first."""
         keys = np.sort(self._keys, axis=1)[:, ::-1]
         inside = keys != EMPTY
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(inside.sum(axis=1), dtype=np.int64)])
+        offsets = offsets_of(inside.sum(axis=1))
         return Ranked(offsets, keys[inside])

@@ -89,6 +89,12 @@ class Instructions:
         return query
 
 
+def path_safe(name: str) -> str:
+    """Return ``name`` as a part of a path: other than letters, digits, ``.``, ``_`` and ``-`` become ``-``."""
+    kept = "".join(character if character.isalnum() or character in "._-" else "-" for character in name)
+    return kept.strip(".-")
+
+
 def short_hash(text: str | bytes) -> str:
     """Return the first eight hexadecimal digits of SHA-256: enough to tell a user's conditions apart."""
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:8]

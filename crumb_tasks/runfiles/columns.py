@@ -19,7 +19,7 @@ from crumb_tasks.errors import RunFileError
 from crumb_tasks.runfiles.compression import RunBytes
 from crumb_tasks.runfiles.interning import Interner
 from crumb_tasks.runfiles.ordering import RepeatedDocumentError, Rows
-from crumb_tasks.runs import Run
+from crumb_tasks.runs import Run, offsets_of
 
 Repeats = Literal["refuse", "best"]
 _BATCH_ROWS = 2**13
@@ -177,7 +177,7 @@ class RunColumns:
         ranks = np.frombuffer(self._ranks, dtype=np.int32) if self._ranks else None
         counts = np.zeros(len(self._position), dtype=np.int64)
         np.add.at(counts, np.asarray(self._block_query, dtype=np.int64), np.asarray(self._block_rows, dtype=np.int64))
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        offsets = offsets_of(counts)
         rows = Rows(offsets, codes, scores, passage_codes, ranks)
         by_query = self._by_query()
         if by_query is not None:

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crumb_tasks.id_order import ascending_rows
 from crumb_tasks.runs import Vocabulary
 
 _FEWEST = 2**17
@@ -37,10 +36,7 @@ class Interner:
     def finish(self) -> tuple[Vocabulary, NDArray[np.int32]]:
         """Return the vocabulary and the code of each id in the order of arrival."""
         self._encode()
-        order, _ = ascending_rows(self._found)
-        code_by_found = np.empty(len(order), dtype=np.int32)
-        code_by_found[order] = np.arange(len(order), dtype=np.int32)
-        vocabulary = Vocabulary(self._found.take(pa.array(order)))
+        vocabulary, code_by_found = Vocabulary.of_distinct(self._found)
         codes = np.frombuffer(self._codes, dtype=np.int32)
         for start in range(0, len(codes), _FEWEST):
             codes[start : start + _FEWEST] = code_by_found[codes[start : start + _FEWEST]]

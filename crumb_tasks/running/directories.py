@@ -20,6 +20,7 @@ from crumb_tasks.local_models import (
     remember,
 )
 from crumb_tasks.model_folders import folder_kind, folder_revision, folder_stamp, n_parameters, read_settings
+from crumb_tasks.models.instructions import path_safe
 from crumb_tasks.mteb_compat import model_registry
 
 ORGANISATION = "local"
@@ -78,8 +79,7 @@ def _default_name(folder: Path, model: LocalModel, known: Mapping[str, LocalMode
     for name, other in known.items():
         if other.path == model.path and other.revision == model.revision:
             return name, ""
-    safe = "".join(character if character.isalnum() or character in "._-" else "-" for character in folder.name)
-    name = f"{ORGANISATION}/{safe.strip('.-') or 'model'}"
+    name = f"{ORGANISATION}/{path_safe(folder.name) or 'model'}"
     named = known.get(name)
     if named is None or named.revision == model.revision:
         return name, ""

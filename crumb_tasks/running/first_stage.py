@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from crumb_tasks.errors import DataError, UsageError, did_you_mean
 from crumb_tasks.local_models import read_models
 from crumb_tasks.model_folders import folder_revision
-from crumb_tasks.models.instructions import short_hash
+from crumb_tasks.models.instructions import path_safe, short_hash
 from crumb_tasks.mteb_compat import model_registry
 from crumb_tasks.runfiles import read_run_file
 from crumb_tasks.running.cache import WholeFilesCache
@@ -56,8 +56,7 @@ class _Named:
     @property
     def token(self) -> str:
         """A short name for folders."""
-        safe = "".join(character if character.isalnum() or character in "._-" else "-" for character in self.name)
-        return f"{safe.strip('.-')[:32]}-{self.hash[:8]}"
+        return f"{path_safe(self.name)[:32]}-{self.hash[:8]}"
 
     def sha256(self, _task: str, _split: str, _subset: str) -> str | None:
         """Return ``None``: `hash` is that of the contents."""

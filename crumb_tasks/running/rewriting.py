@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crumb_tasks.errors import DataError, UsageError
-from crumb_tasks.models.instructions import short_hash
+from crumb_tasks.models.instructions import path_safe, short_hash
 
 _IDS = ("id", "_id", "query_id", "qid")
 _TEXTS = ("content", "text", "query")
@@ -128,7 +128,7 @@ def read_rewritten(path: Path) -> RewrittenQueries:
     digest = hashlib.sha256()
     for file in files:
         digest.update((b"" if len(files) == 1 else file.name.encode() + b"\0") + file.read_bytes())
-    return RewrittenQueries(_safe(path.stem), digest.hexdigest(), by_task)
+    return RewrittenQueries(path_safe(path.stem) or short_hash(path.stem), digest.hexdigest(), by_task)
 
 
 def _read(path: Path) -> dict[str, dict[str, list[Rewriting]]]:
@@ -185,8 +185,3 @@ def _tsv_rows(path: Path) -> Iterator[tuple[int, str, str, Rewriting]]:
             if len(cells) != 2:
                 raise DataError(f"{path}:{number}: expected a query id and its text, found {len(cells)} columns")
             yield number, "", cells[0], Rewriting(cells[1])
-
-
-def _safe(name: str) -> str:
-    kept = "".join(character if character.isalnum() or character in "._-" else "-" for character in name)
-    return kept.strip(".-") or short_hash(name)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from crumb_tasks.collection import Collection, Qrels
 from crumb_tasks.measures import Measure
 from crumb_tasks.measures.kernels import JudgedRanks
-from crumb_tasks.runs import Run, Vocabulary
+from crumb_tasks.runs import Run, Vocabulary, offsets_of
 from crumb_tasks.scoring.matching import Rules
 
 Ranking = Mapping[str, Any]
@@ -58,7 +58,7 @@ def lengths(run: Mapping[Any, Any]) -> Run | None:
     if scores is None:
         return None
     depths = np.fromiter(map(len, rankings), dtype=np.int64, count=len(rankings))
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(depths)])
+    offsets = offsets_of(depths)
     documents = Vocabulary(pa.array([""], type=pa.string()))
     return Run(tuple(run), offsets, documents, np.zeros(len(scores), dtype=np.int32), scores)
 

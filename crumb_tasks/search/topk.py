@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crumb_tasks.runs import offsets_of
+
 EMPTY = np.iinfo(np.int64).min
 """The key of an unused place: below every score, minus infinity included."""
 
@@ -190,7 +192,7 @@ class RunningTopK:
         for start in range(0, len(counts), step):
             part = np.sort(self._keys[start : start + step, : self.depth], axis=1)[:, ::-1]
             parts.append(part[np.arange(self.depth) < counts[start : start + step, np.newaxis]])
-        return Ranked(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]), np.concatenate(parts))
+        return Ranked(offsets_of(counts), np.concatenate(parts))
 
 
 def best_of_neighbours(
@@ -259,7 +261,7 @@ def best_of_pairs(
     ends = np.cumsum(counts)
     rank = ends[rows] - 1 - np.arange(len(rows))
     kept = np.minimum(counts, depth)
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
+    offsets = offsets_of(kept)
     ranked = np.empty(int(offsets[-1]), dtype=np.int64)
     inside = rank < depth
     ranked[offsets[rows[inside]] + rank[inside]] = keys[inside]

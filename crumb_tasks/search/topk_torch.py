@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from crumb_tasks.runs import offsets_of
 from crumb_tasks.search.topk import EMPTY, NaNScoreError, Ranked
 
 
@@ -52,7 +53,7 @@ class RunningTopKTorch:
         """Return the rankings, best first."""
         keys = self._keys.cpu().numpy()
         inside = keys != EMPTY
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(inside.sum(axis=1), dtype=np.int64)])
+        offsets = offsets_of(inside.sum(axis=1))
         return Ranked(offsets, keys[inside])
 
 
