@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nci_data import read_table
 
@@ -81,6 +81,8 @@ def test_titles_agree_with_the_real_tokenizer(real_tokenizer: Any) -> None:
 
     @settings(max_examples=500, deadline=None)
     @given(st.text(CHARACTERS, max_size=30))
+    @example("[SEP]")
+    @example("a[MASK]b [unk] [CLS][PAD]")
     def check(title: str) -> None:
         assert normalise_title(title) == decoded(title)
 

@@ -11,10 +11,13 @@ other word can be spelled and comes back whole.
 from __future__ import annotations
 
 import importlib.resources
+import re
 import unicodedata
+from collections.abc import Iterator
 from functools import cache
 
 _LONGEST_WORD = 100
+_SPECIAL = re.compile(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])")
 _IDEOGRAPHS = (
     (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF),
     (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
@@ -32,16 +35,18 @@ def vocabulary_characters() -> frozenset[str]:
 
 def normalise_title(title: str) -> str:
     """Return ``title`` as ``bert-base-uncased`` gives it back."""
-    known = vocabulary_characters()
-    words = (
-        word if len(word) <= _LONGEST_WORD and known.issuperset(word) else "[UNK]"
-        for token in _clean(title).split()
-        for word in _split_at_punctuation(_without_accents(token.lower()))
-    )
-    text = " ".join(words)
+    parts = _SPECIAL.split(title)  # every second one is a special token, which the tokenizer leaves as it stands
+    text = " ".join(word for at, part in enumerate(parts) for word in ([part] if at % 2 else _words(part)))
     for spaced, closed in _CLEANED:
         text = text.replace(spaced, closed)
     return text
+
+
+def _words(text: str) -> Iterator[str]:
+    known = vocabulary_characters()
+    for token in _clean(text).split():
+        for word in _split_at_punctuation(_without_accents(token.lower())):
+            yield word if len(word) <= _LONGEST_WORD and known.issuperset(word) else "[UNK]"
 
 
 def _clean(text: str) -> str:
